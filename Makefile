@@ -5,6 +5,7 @@
 #             form, tutorials and the demo, more of LSF and of Slurm, vectors of 2^32 elements, sanitizers
 # make tools  installs with apt-get what is missing of the programs in tests/tools.py, as root on Debian or Ubuntu
 # make docs   writes the reference pages, and builds the documentation as a site in build/site
+# make dist   builds an sdist and a wheel in dist
 # make figures   copies figures and tables from results/reference into README.md and docs
 # All need python3 (3.10 or newer) and make, and install the rest in .venv. They install g++ and venv as `make tools` does, which
 # `make test` and `make test-long` call, too.
@@ -21,7 +22,7 @@ INSTALL = $(RUN)/python -m pip install --quiet --no-compile --disable-pip-versio
 # Debian keeps some of these programs where only root's PATH leads.
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: demo test quick test-long lint types docs figures clean tools
+.PHONY: demo test quick test-long lint types docs dist figures clean tools
 
 demo: $(VENV)/.demo
 	@PATH="$(abspath $(RUN)):$$PATH" bash studies/demo.sh
@@ -44,7 +45,14 @@ types: $(VENV)/.test
 	@$(RUN)/mypy
 
 docs: $(VENV)/.docs
-	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && echo build/site/index.html
+	@$(RUN)/python docs/generate.py && $(RUN)/mkdocs build --quiet --strict && \
+	 echo "build/site/index.html; search needs a server: python3 -m http.server -d build/site"
+
+dist: | $(VENV)/bin/python
+	@$(INSTALL) 'build>=1.2'
+	@rm -rf dist && mkdir -p build
+	@$(RUN)/python -m build --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log >&2; exit 1; }
+	@ls dist/*
 
 figures: $(VENV)/.demo
 	@$(RUN)/python benchmarks/figures.py
@@ -53,13 +61,13 @@ tools:
 	@$(PYTHON) tests/tools.py test
 
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build dist
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	 { echo "hpcbench needs Python 3.10 or newer: make PYTHON=python3.12 ..." >&2; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] > (3, 13))' || \
-	 echo "hpcbench was tested with Python 3.10 to 3.13: continuing with a newer one" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] > (3, 14))' || \
+	 echo "hpcbench was tested with Python 3.10 to 3.14: continuing with a newer one" >&2
 	@$(PYTHON) tests/tools.py build
 	@$(PYTHON) -m venv $(VENV)
 

@@ -7,9 +7,9 @@ computes the whole sample with PyTorch's function while the other ranks wait. Th
 ranks, with each method, with and without overlap of messages and computation. Each turn runs all variants one after
 another.
 
-A row has the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at best 1 /
-ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own core.
-Needs hpcbench[train,local].
+A row contains the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at best 1
+/ ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own core.
+Requires hpcbench[train,local].
 """
 
 import argparse
@@ -31,7 +31,7 @@ from hpcbench.console import show_table
 
 
 def worker(length: int, heads: int, features: int, turns: int) -> None:
-    """Time every variant on all ranks; rank 0 prints one JSON line per variant."""
+    """Time every variant on all ranks. Rank 0 prints one JSON line per variant."""
     import torch
     import torch.nn.functional as F  # noqa: N812
     from mpi4py import MPI
@@ -90,7 +90,7 @@ def worker(length: int, heads: int, features: int, turns: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048, help="positions of the sample, a multiple of 2 x ranks")

@@ -1,9 +1,9 @@
-"""Measure the cost of the checksum: an encoded all-reduce with and without it.
+"""Measure the cost of the checksum: an encoded all-reduce with and without the checksum.
 
     python benchmarks/checksum.py [--ranks 2] [--mib 16] [--repeats 40] [--tiny]
 
 The ranks run on this machine, one per core, so no slow link hides the cost. Calls with and without the checksum
-alternate. The script also prints the speed of the checksum, and of CRC-32 (zlib) on the same bytes. Needs
+alternate. The script also prints the speed of the checksum, and of CRC-32 (zlib) on the same bytes. Requires
 hpcbench[train,local].
 """
 
@@ -41,7 +41,7 @@ def remove_seals() -> AbstractContextManager[Any]:
 
 
 def worker(nbytes: int, repeats: int) -> None:
-    """Time all codecs on all ranks; rank 0 prints the medians and their ratio."""
+    """Time all codecs on all ranks. Rank 0 prints the medians and their ratio."""
     from mpi4py import MPI
 
     from hpcbench.bench.data import load_values
@@ -76,7 +76,7 @@ def worker(nbytes: int, repeats: int) -> None:
 
 
 def speed(call: Callable[[], object], nbytes: int) -> float:
-    """Return the highest GB/s of many calls."""
+    """Return the highest speed of many calls in GB/s."""
     best = min(_time_call(call) for _ in range(50))
     return nbytes / best / 1e9
 
@@ -88,7 +88,7 @@ def _time_call(call: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=16.0)

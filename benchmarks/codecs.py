@@ -3,9 +3,9 @@
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
                                 [--fresh-memory] [--tiny]
 
-GB/s count uncompressed bytes and are those of the fastest of K turns, because other programs can only slow a turn down.
-If a compressor is single-threaded, two cores run two threads that compress half of the values each. Compressors that
-are not installed are listed as missing: pip install '.[bench,train]'.
+Speeds in GB/s count uncompressed bytes. They are taken from the fastest of K turns, because other programs can only
+slow a turn down. If a compressor is single-threaded, two cores run two threads that compress half of the values each.
+Compressors that are not installed are listed as missing: pip install '.[bench,train]'.
 
 Each compressor is called in the usual way. The codecs of hpcbench and a few others write to memory that the caller
 provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each call,
@@ -116,7 +116,7 @@ def spread(entry: Entry, x: Array, out: Array, cores: int, pool: ThreadPoolExecu
 
 
 def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, Measured]:
-    """Run all installed compressors on the same values, in turns."""
+    """Run all installed compressors alternately on the same values."""
     contenders = [entry for entry in rows if entry.make]
     out = np.empty_like(x)
     coders, differences = [], []

@@ -4,10 +4,11 @@
                                     [--tiny]
 
 GB/s count uncompressed float32 bytes and are timed with CUDA events, after warm-up calls. The median is followed by the
-best. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by that of a copy. "fused"
-decodes, adds and encodes in one kernel; "3 kernels" is the time of separate kernels divided by the time of the fused
-one. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP and a libzfp with
-CUDA (--zfp) each have a row, which states whether they are missing or fail. The exit status is 2 without a GPU.
+best value. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by the bandwidth of
+a copy. "fused" decodes, adds and encodes in one kernel. "3 kernels" is the time of separate kernels divided by the time
+of the fused kernel. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP
+and a libzfp with CUDA (--zfp) each have a row, which states whether they are missing or fail. The exit status is 2
+without a GPU.
 """
 
 import argparse
@@ -176,7 +177,7 @@ def measure_rounding(bench: Bench) -> Iterator[Row]:
 
 
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
-    """Measure the installed peers. Return the reasons why others were not measured, too."""
+    """Measure the installed peers. Also return the reasons why others were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "CuPy": lambda: cupy_peers(bench.x),
@@ -219,14 +220,14 @@ def table(rows: list[Row], title: str) -> Table:
 
 
 def values(name: str, n: int) -> Values:
-    """Return generated values or those of a file, repeated if there are too few."""
+    """Return generated values or values from a file, repeated if there are too few."""
     if name in DATA:
         return np.ascontiguousarray(DATA[name](np.random.default_rng(1), n), dtype=np.float32)
     return np.resize(np.load(name).astype(np.float32).ravel(), n)
 
 
 def main() -> int:
-    """Read the options, measure and print; return the exit status."""
+    """Read the options, measure and print, and return the exit status."""
     parser = argparse.ArgumentParser(description="Codecs on a GPU compared with their peers.")
     parser.add_argument("--mib", type=int, default=512, help="MiB of float32 (default 512, more than a cache holds)")
     parser.add_argument("--repeats", type=int, default=20, help="timed calls of each kind (default 20)")

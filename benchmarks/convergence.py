@@ -3,10 +3,10 @@
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
                                      [--tiny]
 
-The study runs on this machine. First some steps of each scheme are timed, and the estimated duration is printed. If
-the program or its jobs are interrupted, start it again: completed runs are kept, and others resume from their
-checkpoints. At the end it prints the report, with an equivalence test of each scheme's validation loss against the
-baseline's. The loss curves are in figures/ of the submission. Needs hpcbench[train,local,report].
+The study runs on this machine. First some steps of each scheme are timed, and the estimated duration is printed. If the
+program or its jobs are interrupted, start it again: completed runs are kept, and others resume from their checkpoints.
+At the end it prints the report, with an equivalence test of each scheme's validation loss against the baseline's. The
+loss curves are in figures/ of the submission. Requires hpcbench[train,local,report].
 """
 
 import argparse
@@ -39,7 +39,7 @@ TINY = [
 
 
 def hpcbench(*words: str) -> int:
-    """Run a command of hpcbench; return its exit status."""
+    """Run a command of hpcbench, and return its exit status."""
     return subprocess.run([sys.executable, "-m", "hpcbench", *words]).returncode
 
 

@@ -13,8 +13,8 @@ The bound applies to the codec only: another algorithm may gain more (gloo runs 
 sends twice the bytes).
 
 The bound must be at least the gain of the codec. Where more than half of a step is exposed transfer, the gain must be
-at least 60 % of the bound. Times vary, because ranks share the cores. Needs Linux, root or user namespaces, iproute2,
-and hpcbench[torch,local].
+at least 60 % of the bound. Times vary, because ranks share the cores. Requires Linux, root or user namespaces,
+iproute2, and hpcbench[torch,local].
 """
 
 import argparse
@@ -114,7 +114,10 @@ def become_rank(arguments: list[str]) -> None:
 def call(command: list[str]) -> str:
     """Return the output of a command.
 
-    Raises ------ UserError The command failed.
+    Raises
+    ------
+    UserError
+        The command failed.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -188,7 +191,7 @@ def tabulate(rows: list[Row]) -> Table:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     if sys.argv[1:2] == ["--rank"]:
         become_rank(sys.argv[2:])
         return 0

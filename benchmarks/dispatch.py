@@ -5,10 +5,10 @@
 
 Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32 rows
 to each other rank. The parts are equal, as for experts with a capacity, or unequal, as from a router that drops no
-tokens. In each turn, all methods send the same rows in the same processes, in rotated order. Times are those of the
+tokens. In each turn, all methods send the same rows in the same processes, in rotated order. Times are taken from the
 slowest rank. gloo is all_to_all_single of torch.distributed. Gloo uses TCP even within a host, where MPI uses shared
-memory, so the difference between hosts is smaller. The results of exact methods must be bitwise identical. Needs Linux,
-root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+memory, so the difference between hosts is smaller. The results of exact methods must be bitwise identical. Requires
+Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -161,7 +161,7 @@ def tabulate(measured: Rows, *, even: bool) -> Table:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the options, measure and print; return the exit status."""
+    """Read the options, measure and print, and return the exit status."""
     if list(arguments[:1]) == ["--worker"]:
         work(json.loads(Path(arguments[1]).read_text()))
         return 0

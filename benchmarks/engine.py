@@ -4,18 +4,19 @@
                                 [--tiny]
 
 All contenders train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and equal
-learning rates. PyTorch's loops clip by torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the row
+learning rates. PyTorch's loops clip with torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the row
 states otherwise. DDP uses buckets as gradient views. It communicates over gloo, or with a communication hook over the
 MPI library that hpcbench uses. The hook is blocking, or nonblocking with a progress thread. FSDP2 gathers weights and
 scatters gradients, as in ZeRO-3. The losses must agree to 1e-5 (5 % for lossy schemes and hooks) before anything is
 timed, because only equal work can be compared.
 
-All contenders run in the same processes, in turns of some steps and in rotated order. The time of a turn is that of the
-slowest rank. "gradients" is the forward and backward pass with exposed communication; "optimizer" is norm, clipping and
-update. The step of hpcbench also sums the losses of the ranks and counts its traffic. Times are medians over the turns.
-Ratios are geometric means over pairs of the same turn, with Student's 95 % interval on their logarithms. The fastest
-loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed only if the whole interval is on
-one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps are not meaningful.
+All contenders run alternately in the same processes, each for some steps per turn and in rotated order. The time of a
+turn is the time of the slowest rank. "gradients" is the forward and backward pass with exposed communication.
+"optimizer" is norm, clipping and update. The step of hpcbench also sums the losses of the ranks and counts its traffic.
+Times are medians over the turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval
+on their logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed
+only if the whole interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps
+are not meaningful.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the peer that sets the goal: the one with the shortest turns relative to the first contender."""
+    """Return the peer that sets the goal: the peer with the shortest turns relative to the first contender."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 

@@ -68,7 +68,7 @@ class Engine:
 
 
 def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List the engine's contenders. The goal applies to the first one."""
+    """List the engine's contenders. The goal applies to the first contender."""
 
     def engine(scheme: NamedScheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Engine(run.changed(scheme=scheme), comm, corpus, **how).step

@@ -190,7 +190,7 @@ class Iallreduce:
 
 
 def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List PyTorch's contenders. The losses of the first one are the reference."""
+    """List PyTorch's contenders. The losses of the first contender are the reference."""
 
     def loop(wrap: Wrap, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step

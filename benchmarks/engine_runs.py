@@ -10,7 +10,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 
 MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
-"""Transports: the library that hpcbench also uses, PyTorch's own for CPUs, and none."""
+"""Transports: the MPI library that hpcbench also uses, PyTorch's CPU backend, and no transport."""
 CHECKED = 4
 """Number of warm-up steps. The losses are compared after these steps."""
 

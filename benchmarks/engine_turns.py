@@ -1,4 +1,7 @@
-"""Ranks of engine.py. All contenders of a size run in the same processes. They are compared, then timed in turns."""
+"""Ranks of engine.py.
+
+All contenders of a size run in the same processes. They are first compared and then timed alternately.
+"""
 
 import json
 import time
@@ -20,9 +23,12 @@ Taker = Callable[[int], Step]
 
 
 def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
-    """Compare and time all contenders on the ranks that MPI started; rank 0 prints one JSON line each.
+    """Compare and time all contenders on the ranks that MPI started. Rank 0 prints one JSON line each.
 
-    Raises ------ SystemExit The losses of a contender differ, or hpcbench cannot run.
+    Raises
+    ------
+    SystemExit
+        The losses of a contender differ, or hpcbench cannot run.
     """
     comm = MPI.COMM_WORLD
     torch.set_num_threads(threads)
@@ -84,9 +90,12 @@ def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[f
 
 
 def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
-    """Compare all losses with those of the first contender.
+    """Compare all losses with the losses of the first contender.
 
-    Raises ------ SystemExit The losses differ by more than rounding errors or the error of a lossy codec.
+    Raises
+    ------
+    SystemExit
+        The losses differ by more than rounding errors or the error of a lossy codec.
     """
     expected = next(iter(losses.values()))
     for name, losses_here in losses.items():

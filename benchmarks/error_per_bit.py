@@ -3,8 +3,9 @@
     python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
-Errors are relative RMS errors of one coding, medians over messages. `*` marks the codecs of the Pareto front: no other
-codec in the table needs fewer bits with at most the same error. Needs hpcbench[bench], and hpcbench[report] for plots.
+Errors are relative RMS errors of one encoding, as medians over messages. `*` marks the codecs of the Pareto front: no
+other codec in the table needs fewer bits with at most the same error. Requires hpcbench[bench], and hpcbench[report]
+for plots.
 """
 
 import argparse
@@ -41,10 +42,12 @@ CODECS = (
     *("bf16", "fp8e4m3", "int8:256", "zfp:8", "zfp:4", "sign:1024", "int4:32", "int4:128"),
     *(f"int{bits}:{block}/256{levels}" for bits in (4, 3) for block in (32, 16) for levels in ("", ":nonuniform")),
     *("int2:32/256", "int2:16/256"),
+    *("mxfp8:e4m3", "mxfp8:e5m2", "mxfp6:e2m3", "mxfp6:e3m2", "nvfp4"),
+    *(f"mxfp4{rule}" for rule in ("", ":ceil", ":even", ":rceil")),
     *(
-        f"{stage}{codec}"
-        for codec in ("int4:128", "int4:32/256", "int3:16/256")
-        for stage in ("rotate64+", "hadamard64+")
+        f"{stage}+{codec}"
+        for codec in ("int4:128", "int4:32/256", "int3:16/256", "mxfp4:rceil", "nvfp4")
+        for stage in ("rotate64", "hadamard64", "rotate1024", "hadamard1024")
     ),
 )
 CONTENTS = ("gradients", "activations", "gradients of activations", "weights")

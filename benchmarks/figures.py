@@ -15,8 +15,8 @@ the block as it is while there is no such file. A figure in a sentence has a nam
 
     a report takes <!-- =report/time -->3.61<!-- end --> s
 
-docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line
-that matches, or in the first one after a line that contains some text; or a value of a JSON document, by its keys
+docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line that
+matches, or in the first matching line after a line that contains some text; or a value of a JSON document, by its keys
 and a format:
 
     [results/reference/report.txt]
@@ -26,7 +26,7 @@ and a format:
     [results/reference/engine.json]
     engine/ratio = measured/0/ratio .2f
 
-With --check no file is changed: the script prints a line for each difference and ends with status 1. The status is 2
+With --check no file is changed: the script prints a line for each difference and exits with status 1. The status is 2
 if a marker names something that does not exist.
 """
 
@@ -74,8 +74,10 @@ def read_names(root: Path) -> dict[str, tuple[str, str]]:
 def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> Iterator[Place]:
     """Yield all passages of a document, in order.
 
-    Raises ------ UserError A marker has no end, or names something that does not exist. The message begins with the
-    line.
+    Raises
+    ------
+    UserError
+        A marker has no end, or names something that does not exist. The message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):
@@ -123,7 +125,7 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first one after another line.
+    """Return the group of the only matching line, or of the first match after another line.
 
     Raise ValueError if there is none.
     """
@@ -150,7 +152,7 @@ def _number(content: str, key: str) -> str:
 
 
 def main() -> int:
-    """Fill or check the documents; return the exit status."""
+    """Fill or check the documents, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("documents", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="say what differs, and change nothing")

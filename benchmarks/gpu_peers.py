@@ -132,7 +132,12 @@ class _Zfp:
 def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[Peer]:
     """Codecs of cuZFP, from a libzfp built with CUDA.
 
-    Raises ------ ImportError No libzfp was named. OSError, RuntimeError The library cannot be loaded, or lacks CUDA.
+    Raises
+    ------
+    ImportError
+        No libzfp was named.
+    OSError, RuntimeError
+        The library cannot be loaded, or lacks CUDA.
     """
     if path is None:
         raise ImportError("no libzfp was named")

@@ -3,8 +3,8 @@
     python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
 
 The result justifies how the baseline of a half-precision run is summed (hpcbench/comm/half_sums.py). Reduce_local adds
-two vectors in one process. Allreduce adds vectors over the ranks of this machine, in turns of the same run. All rows
-use the same number of values. Needs hpcbench[train,local].
+two vectors in one process. Allreduce adds vectors over the ranks of this machine, alternating between the variants
+within the same run. All rows use the same number of values. Requires hpcbench[train,local].
 """
 
 import argparse
@@ -63,7 +63,7 @@ def worker(values: int, repeats: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--mib", type=float, default=4.0, help="of the fp32 vector")

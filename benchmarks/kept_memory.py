@@ -8,7 +8,10 @@ from hpcbench.errors import UserError
 def keep_memory() -> None:
     """Make glibc serve large requests from its heap, and never return memory to the system.
 
-    Raises ------ UserError The C library is not glibc.
+    Raises
+    ------
+    UserError
+        The C library is not glibc.
     """
     trim_threshold, mmap_max = -1, -4
     libc = ctypes.CDLL(None)

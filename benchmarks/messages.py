@@ -3,8 +3,9 @@
     python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
 
 DIR is the directory of a run, a submission or several, whose study has `train.keep_messages`. Figures are medians over
-messages or matrices; errors are relative RMS errors of one coding of a message. `rank` is the effective rank of a
-matrix (Roy and Vetterli, EUSIPCO 2007), divided by that of a Gaussian matrix of the same shape. Needs hpcbench[bench].
+messages or matrices. Errors are relative RMS errors of one encoding of a message. `rank` is the effective rank of a
+matrix (Roy and Vetterli, EUSIPCO 2007), divided by the effective rank of a Gaussian matrix of the same shape. Requires
+hpcbench[bench].
 """
 
 import argparse
@@ -73,7 +74,7 @@ class Measured:
     zeros: float
     """Fraction of values that are zero."""
     ranks: list[float]
-    """Effective rank of each matrix, divided by that of a Gaussian matrix."""
+    """Effective rank of each matrix, relative to a Gaussian matrix."""
     coded: dict[str, Coded]
     """Results of the codecs that support the dtype of the values."""
 
@@ -108,7 +109,7 @@ def gaussian_rank(rows: int, cols: int) -> float:
 
 
 def matrices(message: SampledMessage, values: Array) -> Iterator[Array]:
-    """Yield the matrices in the sampled values. All dims of a tensor but the last are rows."""
+    """Yield the matrices in the sampled values. All dims of a tensor except the last are treated as rows."""
     for part in message.parts:
         *outer, cols = part.shape
         if outer and cols >= SMALLEST:
@@ -139,7 +140,7 @@ def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
     Raises
     ------
     UserError
-        There are none, or a file is damaged.
+        The directory contains no samples, or a file is damaged.
     """
     files = sorted(path.rglob(f"{message_samples.DIRECTORY}/{message_samples.name_file('*', '*')}"))
     if not files:

@@ -4,8 +4,8 @@
 
 The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn, every
 scheme trains with and without overlap in the same processes. The exposed time and the time during computation are per
-step and rank, for the gradient channel. Buckets in flight at the same time are all counted. Needs Linux, root or user
-namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+step and rank, for the gradient channel. Buckets in flight at the same time are all counted. Requires Linux, root or
+user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -31,11 +31,11 @@ SETTINGS = (*TWO_REPLICAS, "train.bucket_mb=0.4", "matrix.scheme=[baseline, zhyb
 RANKS = 2
 STUDY = Path(__file__).with_name("throttled_training.yaml")
 Found = dict[tuple[str, bool], list[dict[str, float]]]
-"""(scheme, whether with overlap) -> measurements of each turn."""
+"""Measurements of each turn, keyed by (scheme, whether overlap is enabled)."""
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="300mbit")
     parser.add_argument("--turns", type=int, help="repeats, 8 by default")

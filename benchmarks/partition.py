@@ -39,7 +39,7 @@ def make_random(layers: int) -> LayerChain:
 
 
 def main() -> int:
-    """Measure and print; return the exit status."""
+    """Measure and print, and return the exit status."""
     parser = argparse.ArgumentParser(description="How long the partitioner takes.")
     parser.add_argument("--layers", type=int, nargs="*", default=[24, 48, 96])
     options = parse(parser, layers=[8])

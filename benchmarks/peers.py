@@ -21,6 +21,7 @@ BLOCK = 256
 FEW_BITS = (
     *("int4:32", "int4:32/256", "int4:16/256", "int4:32/256:nonuniform", "int4:32/256:stochastic"),
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
+    *("mxfp8:e4m3", "mxfp6:e2m3", "mxfp4:rceil", "nvfp4"),
 )
 """Codecs with fewer than 8 bits. They are compared with int8."""
 
@@ -80,7 +81,12 @@ def memcpy(x: Array, out: Array, threads: int) -> Coder:
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
     """List the rows of a table for values of one dtype, rivals before hpcbench, including rows of missing packages.
 
-    Parameters ---------- dtype float32 or bfloat16. build Build of hpcbench's kernels.
+    Parameters
+    ----------
+    dtype
+        float32 or bfloat16.
+    build
+        Build of hpcbench's kernels.
     """
     rows_of_peers: list[Entry] = [Entry("memcpy", memcpy)]
     for name, package in PACKAGES.items():
@@ -206,7 +212,7 @@ def _pcodec(pcodec: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
 
 def _bytes(compress: Callable[[Any], bytes], decompress: Callable[[bytes], bytes]) -> Make:
-    """Return a compressor of bytes that allocates new ones at each call."""
+    """Return a compressor of bytes that allocates new memory at each call."""
 
     def make(x: Array, out: Array, threads: int) -> Coder:
         data: Any = x.view(np.uint8).data

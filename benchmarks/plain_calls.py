@@ -156,7 +156,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 1024, 16384, 65532, 65536])
     parser.add_argument("--frames", type=int, default=20)

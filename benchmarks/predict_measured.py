@@ -7,8 +7,8 @@ and without a limit. A run in another layout serves as the earlier run. Then eve
 the tables alone, and with the earlier run. Finally, four schemes of each of the ten studies are measured, on links of
 50 Mbit/s to 1 Gbit/s, in rotated order.
 
-Ranks share the cores of this machine, so other programs affect the measurement. Needs Linux, root or user namespaces,
-iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+Ranks share the cores of this machine, so other programs affect the measurement. Requires Linux, root or user
+namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -56,7 +56,7 @@ TINY = ("train.steps=2", "train.warmup_steps=1", "train.seq_len=16", "model.hidd
 
 
 def main() -> int:
-    """Measure the machine, predict, measure and compare; return the exit status."""
+    """Measure the machine, predict, measure and compare, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="of each run")
     parser.add_argument("--studies", type=int, default=len(STUDIES), help="number of studies")

@@ -142,13 +142,13 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
 
 @contextmanager
 def without_family(family: str, outcomes: Sequence[Outcome]) -> Iterator[None]:
-    """Fit the slowdown of a family's program on the other families of this program. Without others, return 1."""
+    """Fit the slowdown of a family's program on the other families of this program. Without others, remove it."""
     name = next(outcome.program for outcome in outcomes if outcome.row["family"] == family)
     others = [each for each in outcomes if each.program == name and each.row["family"] != family]
     properties = read_table()[name]
-    before = properties.get("slowdown", 1.0)
-    ratio = statistics.median(each.measured / each.seconds for each in others) if others else 1 / before
-    properties["slowdown"] = before * ratio
+    before = properties.get("slowdown")
+    ratios = [each.measured / each.seconds for each in others]
+    properties["slowdown"] = (before or 1.0) * statistics.median(ratios) if ratios else None
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def main() -> None:
         everything = [outcome for outcomes in families.values() for outcome in outcomes]
         show(families)
         if options.left_out:
-            print("with the slowdown of each program fitted on its other families, or 1 without any:")
+            print("with the slowdown of each program fitted on its other families, or without it:")
             for family, outcomes in families.items():
                 with without_family(family, everything):
                     families[family] = [predict(outcome.row, Path(directory)) for outcome in outcomes]

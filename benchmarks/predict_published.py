@@ -3,11 +3,11 @@
     python benchmarks/predict_published.py [--every N] [--rows] [--tiny]
 
 The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
-are marked "chosen" were set by hand on one half; the other half tests them. No constant was fitted to the targets,
-which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of Megatron-Core's
-H100 table. However, the properties of their programs (overlap, blocking messages) were set with knowledge of these
-rows. Assumptions about unpublished settings are printed below each table. `--every N` takes each N-th run, `--rows`
-prints all.
+are marked "chosen" were set by hand on one half and are tested on the other half. No constant was fitted to the
+targets, which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of
+Megatron-Core's H100 table. However, the properties of their programs (overlap, blocking messages) were set with
+knowledge of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every
+N-th run, and `--rows` prints all runs.
 """
 
 import argparse
@@ -24,9 +24,10 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import CommPrecision, Model
 from hpcbench.predict import flops, zero
 from hpcbench.predict.machine import Machine, make_gpu_machine
-from hpcbench.predict.memory import count_activation_bytes, predict_memory
+from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.products import read_published
 from hpcbench.predict.program import TrainingProgram, load_program
+from hpcbench.predict.program_memory import count_kept_bytes
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
@@ -149,7 +150,7 @@ def workload(
 
 
 def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | None:
-    """Parse a row of the table; None if it is incomplete or inconsistent."""
+    """Parse a row of the table, or None if it is incomplete or inconsistent."""
     if not all(row[key] for key in ("seconds_per_iter", "tp", "micro", "layers", "heads", "vocab")):
         return None
     vocab = 250880 if row["vocab"] == "about 250k" else int(row["vocab"])
@@ -309,7 +310,7 @@ def states() -> None:
             precision="fp16",
             sequence_parallel=True,
         )
-        full, slim = (count_activation_bytes(built, recompute) for recompute in ("none", "selective"))
+        full, slim = (count_kept_bytes(built, recompute=recompute) for recompute in ("none", "selective"))
         error = 100 * (slim / full / (1 - saved / 100) - 1)
         print(
             f"activations of {name}, TP 8 with SP: {full / 2**20:.0f} MiB a layer, {slim / 2**20:.0f} with selective "

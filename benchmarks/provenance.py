@@ -29,7 +29,7 @@ def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
     Parameters
     ----------
     script
-        File of the program that runs; its arguments are those of this process.
+        File of the running program. Its arguments are taken from this process.
     packages
         Further distributions whose versions are included.
     """

@@ -4,8 +4,8 @@
                                 [--tiny]
 
 The submissions contain 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
-and grep run as separate commands in turns, with one process each. All files are in the page cache, and the minimum over
-the turns is reported. Memory is the peak resident memory that the system reports at the end.
+and grep run alternately as separate commands, with one process each. All files are in the page cache, and the minimum
+over the turns is reported. Memory is the peak resident memory that the system reports at the end.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Cost:
 
 
 def runs(logs: int) -> list[Planted]:
-    """Make the runs. Their step times vary like those of real runs."""
+    """Make the runs. Their step times vary as in real runs."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [

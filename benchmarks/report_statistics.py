@@ -3,7 +3,7 @@
     python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
 A study consists of a baseline and four schemes. The noise shared by a pair (machine, seed) has a standard deviation of
-10 % in speed and 0.02 in loss; each run adds 1 % and 0.004. The margins are 1 % of speed and of loss. There are four
+10 % in speed and 0.02 in loss. Each run adds 1 % and 0.004. The margins are 1 % of speed and of loss. There are four
 kinds of truth: all schemes equal the baseline; all are at the margin; all are 5 % faster with a loss that is 0.1 worse;
 or all schemes differ. The noise is normal; heavy-tailed (Student's t with 3 degrees of freedom, same deviation); or per
 step, where the speed is the mean of 100 correlated steps (AR(1), 0.8).
@@ -11,13 +11,13 @@ step, where the speed is the mean of 100 correlated steps (AR(1), 0.8).
 The first tables show how many complete reports contain a false finding (see `benchmarks/simulated/reports.py`).
 
 cover: fraction of the 95 % intervals that contain the truth. false: studies in which any scheme received a wrong
-verdict. right: schemes that received the correct verdict. At the margin no verdict is correct; one speed and one loss
+verdict. right: schemes that received the correct verdict. At the margin no verdict is correct. One speed and one loss
 of the mixed truth are at the margin.
 
 A second table compares schemes with each other. Two are equal (10 % faster than the baseline, with the same loss), one
-is dominated (5 % faster, same loss), and one is on the Pareto front with the two (15 % faster, loss 0.1 worse). The
-table counts the studies in which the report calls the dominated scheme dominated by one of the two, one of the two
-dominated by any scheme, and any of the three nondominated schemes dominated.
+is dominated (5 % faster, same loss), and one is on the Pareto front with the equal schemes (15 % faster, loss 0.1
+worse). The table counts the studies in which the report calls the dominated scheme dominated by an equal scheme, an
+equal scheme dominated by any scheme, or any of the three nondominated schemes dominated.
 
 A third table tests whether a codec pays compared with the control without a codec, whose algorithm is 5 % faster than
 the baseline. Three schemes with a codec are as fast as the control, and the fourth is 5 % faster. The table counts the
@@ -58,11 +58,12 @@ TRUTHS: dict[str, list[Effect]] = {
     "mixed": [(0.0, MARGINS[1]), (MARGINS[0], 0.0), (LARGE[0], -LARGE[1]), (-LARGE[0], LARGE[1])],
 }
 RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0), (3 * LARGE[0], LARGE[1])]
-"""Two equal schemes, one scheme dominated by both, and one that is faster with a worse loss."""
+"""Two equal schemes, one scheme dominated by both, and one scheme that is faster with a worse loss."""
 GAINS: list[Effect] = [*[(LARGE[0], 0.0)] * 4, (2 * LARGE[0], 0.0)]
 """The control without a codec, three codecs without a gain over the control, and one with a gain."""
 FOUND, CALLED = 95.0, 5.0
-"""Percentages of studies in which the dominated scheme must be called dominated, and any other scheme may be."""
+"""Minimum percentage of studies in which the dominated scheme is called dominated, and maximum percentage for any other
+scheme."""
 ENOUGH = 8
 """Smallest number of pairs at which the first percentage is required."""
 
@@ -97,7 +98,7 @@ def judge(cell: Cell, effects: Sequence[Effect], speed: Count, loss: Count) -> N
         wrong[0] |= is_false_speed(row.speed, true_speed)
         wrong[1] |= is_false_loss(row.loss, true_loss)
         speed.right += row.speed.shown in (("faster",) if true_speed > 0 else ("not faster", "as fast"))
-        loss.right += row.loss.shown == ("as good" if not true_loss else "worse" if true_loss > 0 else "better")
+        loss.right += row.loss.shown == ("no worse" if not true_loss else "worse" if true_loss > 0 else "better")
     for count, false in zip((speed, loss), wrong, strict=True):
         count.schemes += len(effects)
         count.studies += 1

@@ -32,12 +32,12 @@ _SETTLING = 100
 
 
 def normal(rng: random.Random) -> float:
-    """Draw normal noise of mean 0 and deviation 1."""
+    """Draw normal noise with mean 0 and standard deviation 1."""
     return rng.gauss(0, 1)
 
 
 def exponential(rng: random.Random) -> float:
-    """Draw skewed noise of mean 0 and deviation 1."""
+    """Draw skewed noise with mean 0 and standard deviation 1."""
     return rng.expovariate(1) - 1
 
 
@@ -45,7 +45,7 @@ NOISES = {"normal": normal, "exponential": exponential}
 
 
 def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[random.Random], float]) -> list[float]:
-    """Draw `n` values of mean 0 and deviation 1 that each depend on the previous one."""
+    """Draw `n` values with mean 0 and standard deviation 1. Each value depends on the previous value."""
     values = [0.0]
     for _ in range(_SETTLING + n):
         values.append(correlation * values[-1] + math.sqrt(1 - correlation**2) * noise(rng))

@@ -32,8 +32,14 @@ def make_table(
 ) -> Table:
     """Make a table without a frame.
 
-    Parameters ---------- left Headings of left-aligned columns; the others are right-aligned. spaced Whether columns
-    are separated by two spaces instead of one. bold Whether headings are bold.
+    Parameters
+    ----------
+    left
+        Headings of left-aligned columns. All other columns are right-aligned.
+    spaced
+        Whether columns are separated by two spaces instead of one.
+    bold
+        Whether headings are bold.
     """
     more: dict[str, Any] = {"padding": (0, 2, 0, 0)} if spaced else {}
     if bold:
@@ -45,7 +51,7 @@ def make_table(
 
 
 def write_results(path: Path | None, script: Path, content: dict[str, Any]) -> None:
-    """Write results with their provenance to a JSON file, if there is one."""
+    """Write results with their provenance to a JSON file, if one is given."""
     if path is not None:
         document = {"provenance": provenance(script), **content}
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ They run without hpcbench, with its algorithm alone, with bf16, with int8, and w
 two ranks with DDP, compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1 and 3, compared with
 communication_data_type (needs hpcbench[frameworks]). The default is ddp and fsdp.
 
-Needs Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. The exit status is 2 if a requirement is
+Requires Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. The exit status is 2 if a requirement is
 missing.
 """
 
@@ -37,7 +37,10 @@ TINY = ("nodes=1", "ranks_per_node=2", "matrix.scheme=[baseline, identity, naive
 def hpcbench(*words: str) -> str:
     """Return the output of a command.
 
-    Raises ------ UserError The command failed.
+    Raises
+    ------
+    UserError
+        The command failed.
     """
     done = subprocess.run([sys.executable, "-m", "hpcbench", *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -55,7 +58,7 @@ def store_runs(submission: Path, target: Path) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", metavar="|".join(STUDIES))
     parser.add_argument("--repeats", type=int, default=5)

@@ -7,7 +7,7 @@ run's work, losses, traffic and environment. For each cell, the script recompute
 notes. It replaces them in the document and in the text file next to the document (`table.txt` for `report.json`,
 otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are copied from
 the document: the comparison at equal time, and whether the loss was still falling. Without arguments the script updates
-the demo and `results/reference/studies`.
+the demo with its figure, and `results/reference/studies`.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import RunPlan
 from hpcbench.present.document import Document
+from hpcbench.present.figures import svg
 from hpcbench.present.records import encode
 from hpcbench.present.rich_text import write
 from hpcbench.report import weaknesses
@@ -38,6 +39,7 @@ from hpcbench.report.compare import Cell, SchemeRow, compare
 from hpcbench.report.findings import LossFinding, LossTest
 from hpcbench.report.formats.json_document import content
 from hpcbench.report.measures import Measures, measure
+from hpcbench.report.plots.trade_off import plot_trade_off
 from hpcbench.report.significance import student_t_quantile
 from hpcbench.report.statistics import CONFIDENCE, Mean
 
@@ -106,7 +108,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
     """Return the stored comparison of a scheme at equal time: its interval, without a conclusion.
 
-    Its pairs are not stored, so the comparison takes no part in the multiplicity correction.
+    Its pairs are not stored, so the comparison is excluded from the multiplicity correction.
     """
     interval = stored[f"{AT_EQUAL_TIME}_difference"]
     if interval is None:
@@ -199,6 +201,15 @@ def recompute(path: Path) -> None:
     path.write_text(encode(stored), encoding="utf-8")
 
 
+def draw_demo(path: Path) -> None:
+    """Draw the speed and loss of the stored demo, for the first page of the documentation."""
+    (document,) = json.loads(path.read_text(encoding="utf-8"))["submissions"]
+    submission, (cell,) = compared(document)
+    figure = plot_trade_off(submission, cell)
+    assert figure is not None
+    path.with_name("speed-against-loss.svg").write_text(svg(figure), encoding="utf-8")
+
+
 def round_figures(value: Any) -> Any:
     """Round all figures to twelve digits. The last digits differ from machine to machine."""
     if isinstance(value, float):
@@ -209,11 +220,14 @@ def round_figures(value: Any) -> Any:
 
 
 def main() -> int:
-    """Recompute the reports that the command line names; return the exit status."""
+    """Recompute the reports that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT.json")
-    for path in parser.parse_args().reports or [ROOT / "results/reference" / name for name in STORED]:
+    reports = parser.parse_args().reports
+    for path in reports or [ROOT / "results/reference" / name for name in STORED]:
         recompute(path)
+    if not reports:
+        draw_demo(ROOT / "results/reference" / STORED[0])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100 with a model.
+"""Predict the step time of tensor parallelism in one to three dimensions on 8 to 512 V100 GPUs with a cost model.
 
     python benchmarks/tensor_projection.py [--ranks 8 16 ...] [--hidden H] [--layers L] [--batch B] [--seq S]
                                            [--efficiency E] [--bytes 2] [--tiny]
@@ -32,7 +32,7 @@ PUBLISHED = {"1d": 2.32, "2d": 1.57}
 
 @dataclass(frozen=True)
 class Machine:
-    """A node like those of the paper: four V100 with NVLink, and EDR InfiniBand."""
+    """A node as in the paper: four V100 with NVLink, and EDR InfiniBand."""
 
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
@@ -154,7 +154,7 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
 
 
 def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
-    """Return the bytes that each rank sends in a step."""
+    """Return the number of bytes that each rank sends in a step."""
     grid = make_grid(mode, ranks, depth)
     if mode == "1d":
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers

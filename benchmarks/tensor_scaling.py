@@ -2,15 +2,16 @@
 
     python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
 
-The runs are those of studies/tensor-scaling.yaml. With four or more ranks, each virtual host (hpcbench.testing.hosts)
+The runs are defined in studies/tensor-scaling.yaml. With four or more ranks, each virtual host (hpcbench.testing.hosts)
 runs two ranks, otherwise one. Their links are limited to each rate; `none` means no limit. All runs with the same
 number of ranks train one after another in the same processes, repeat by repeat, with schemes in rotated order. A row
-has the median of the repeats, followed by minimum and maximum. The average step time is defined as in the papers: the
-time of the forward and backward pass per sample, in seconds. Efficiency is the time on one rank, divided by the number
-of ranks times the time on these ranks. Batches are constant for strong scaling, and grow for weak scaling. The ranks
-share the cores of this machine, so efficiency only compares the modes. Bytes are sent bytes per rank and step.
+contains the median of the repeats, followed by minimum and maximum. The average step time is defined as in the papers:
+the time of the forward and backward pass per sample, in seconds. Efficiency is the time on one rank, divided by the
+number of ranks times the time on these ranks. Batches are constant for strong scaling, and grow for weak scaling. The
+ranks share the cores of this machine, so efficiency only compares the modes. Bytes are the bytes sent per rank and
+step.
 
-Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
+Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
 
 import argparse
@@ -107,7 +108,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Read the options, measure, and print; return the exit status."""
+    """Read the options, measure, and print, and return the exit status."""
     parser = argparse.ArgumentParser(description="Tensor parallelism in one to three dimensions on this machine.")
     parser.add_argument("--rates", nargs="*", default=["1gbit", "200mbit"], metavar="RATE", help="limits of the links")
     parser.add_argument("--repeats", type=int, help="in place of the study's")

@@ -4,13 +4,13 @@
                                              [--hosts 4] [--ranks 2] [--tiny]
 
 The ranks run on virtual hosts (hpcbench.testing.hosts), by default on four hosts with two ranks each. At each link
-rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec in turns with
-the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal time
-is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers take
-4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its work.
-With one rank per core (--hosts 2 --ranks 1) only the link matters.
+rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec alternately
+with the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal
+time is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers
+take 4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its
+work. With one rank per core (--hosts 2 --ranks 1) only the link matters.
 
-Needs Linux, root or user namespaces, iproute2, a C compiler, and hpcbench[train,local]. The exit status is 2 if a
+Requires Linux, root or user namespaces, iproute2, a C compiler, and hpcbench[train,local]. The exit status is 2 if a
 requirement is missing.
 """
 
@@ -149,7 +149,7 @@ def table(rate: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", nargs="+", default=["50mbit", "200mbit", "1gbit", "2gbit"])
     parser.add_argument("--min", default="1M")

@@ -14,8 +14,8 @@ With --out, each part is stored in DIR/throttled-training-PART.json after every 
 resumes from this file. The output is written next to the file, and the curve also as .svg and .png. The names include
 the precision if it is not the default (--set train.precision=bf16).
 
-Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. The exit status is 2 if a requirement
-is missing.
+Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. The exit status is 2 if a
+requirement is missing.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from hpcbench.testing.hosts.rates import bits_per_second
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory of results, to resume a measurement")

@@ -1,10 +1,10 @@
-"""Compare PyTorch's collectives over gloo with hpcbench's replacements, and with DDP's hooks, in turns of one run.
+"""Compare PyTorch's collectives over gloo with hpcbench's replacements and with DDP's hooks, alternately in one run.
 
     python benchmarks/torch_collectives.py [--rates none 1gbit 200mbit 100mbit] [--bytes 65536 ...] [--repeats 9]
                                            [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
 
 At rate none, the ranks are processes on this machine. At other rates, each rank is a virtual host behind a limited link
-(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are those of the slowest rank. Each
+(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are taken from the slowest rank. Each
 repeat measures all modes on the same values, in a different order. Ratios to plain gloo are paired by repeat, with 95 %
 intervals. A target is met or missed only if the whole interval is on one side of the target. A target for "the slowest"
 is met only if all of its rows meet it.
@@ -12,7 +12,7 @@ is met only if all of its rows meet it.
 Modes: `interposed` inspects calls and forwards them; `no codec` is hpcbench's algorithm alone; codecs have their own
 names; `auto int8` may forward a call to gloo; `fp16 hook` and `PowerSGD hook` are DDP's hooks, on a bucket of the same
 size. In each reduction, gloo allocates memory for a copy of the vector. The C library returns this memory to the system
-in some modes and not in others; with --keep-memory, it never does. The exit status is 2 if a requirement is missing.
+in some modes and not in others. With --keep-memory, it never does. The exit status is 2 if a requirement is missing.
 """
 
 import argparse
@@ -87,7 +87,7 @@ class Bucket:
         return self.values
 
     def gradients(self) -> list[torch.Tensor]:
-        """Return one nearly square gradient, like that of a linear layer."""
+        """Return one nearly square gradient, as for a linear layer."""
         side = 1 << ((self.values.numel().bit_length() - 1) // 2)
         return [self.values.view(side, -1)]
 
@@ -303,7 +303,7 @@ def play(rate: str, hosts: Hosts | None, task: dict[str, Any]) -> list[dict[str,
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     if sys.argv[1:2] == ["--worker"]:
         work(Path(sys.argv[2]), int(os.environ["PMI_RANK"]))
         return 0

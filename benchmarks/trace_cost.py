@@ -1,10 +1,10 @@
-"""Measure the cost of a trace: steps with and without a recorder, in turns, and the checks without a recorder.
+"""Measure the cost of a trace: alternating steps with and without a recorder, and the checks without a recorder.
 
     python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 
 Each turn takes one step with and one without a recorder in the same processes, in alternating order. Without a trace,
-each span costs one check whether a recorder exists. The cost per step is the number of these checks, counted in the
-traced steps, times the time of one check. Needs hpcbench[train,local].
+each span only checks whether a recorder exists. The cost per step is the number of these checks, counted in the traced
+steps, times the time of one check. Requires hpcbench[train,local].
 """
 
 import argparse
@@ -83,7 +83,7 @@ def worker(hidden: int, turns: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return the exit status."""
+    """Run the benchmark, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--hidden", type=int, default=128, help="width of the model")

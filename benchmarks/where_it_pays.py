@@ -5,7 +5,7 @@
 arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression was faster in 6 of them. This
 script answers the same question for current models and machines. A cell is a model with its layout on one kind of GPU
 and network. Its baseline sends 16-bit messages through the vendor's collectives. The first figure is the gain of the
-fastest of some schemes; the second is the bandwidth of a node in Gbit/s below which that scheme pays.
+fastest scheme. The second figure is the bandwidth of a node in Gbit/s below which that scheme pays.
 
 Assumptions: 8 GPUs per node, speeds of links and matrix products from data sheets and published measurements, one batch
 size for all models, a network without other traffic, and assumed codec speeds. Losses are not considered. All numbers
@@ -70,7 +70,7 @@ SCHEMES = (
 
 @dataclass(frozen=True)
 class PredictedCell:
-    """The best scheme of a model on a machine."""
+    """The best scheme for a model on a machine."""
 
     model: str
     gpu: str
@@ -78,7 +78,7 @@ class PredictedCell:
     scheme: str
     gain: float
     break_even_gbit: float | None
-    """Bandwidth of a node below which the scheme pays; None if the scheme pays at every bandwidth or at none."""
+    """Bandwidth of a node below which the scheme pays, or None if the scheme pays at every bandwidth or at none."""
 
 
 def predict_cell(model: str, gpu: str, gbit: int, nodes: int, tokens: int) -> PredictedCell:

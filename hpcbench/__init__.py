@@ -1,3 +1,3 @@
 """hpcbench measures whether compressing training traffic pays off on this machine."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

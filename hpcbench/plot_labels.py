@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Named = tuple[str, float, float]
 """A name and the data coordinates of its point."""
+Ends = tuple[float, float]
 
 _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
 _ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
@@ -42,7 +43,9 @@ def fitted(text: str, width: float, size: float = SMALL) -> str:
     return text[:end] + "…"
 
 
-def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]") -> None:
+def place_labels(
+    figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]", bars: Sequence[tuple[Ends, Ends]] = ()
+) -> None:
     """Label each point at a free position. A label that is closer to a different point is connected by a line.
 
     Parameters
@@ -51,6 +54,8 @@ def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]
         Figure that is complete except for the labels.
     named
         Labeled points of each axes.
+    bars
+        Ends of lines that labels do not cover if there is another position, in data coordinates of all axes.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
@@ -62,6 +67,10 @@ def place_labels(figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]
         frame = axes.bbox
         centres = [axes.transData.transform((x, y)) for _, x, y in points]
         taken = [Bbox.from_bounds(x - 3 * pixels, y - 3 * pixels, 6 * pixels, 6 * pixels) for x, y in centres]
+        taken += [
+            Bbox.from_extents(*axes.transData.transform([(xs[0], ys[0]), (xs[1], ys[1])]).ravel()).padded(pixels)
+            for xs, ys in bars
+        ]
         for (name, x, y), centre in zip(points, centres, strict=True):
             text = axes.annotate(
                 name, (x, y), (0, 0), textcoords="offset points", va="center", fontsize=SMALL, zorder=4

@@ -19,16 +19,21 @@ template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 limit = (127u - bias + (1u << E) - (FINITE ? 0u : 1u)) << 23;
 };
 
-// Converts a magnitude (float32 bits) to the type, rounded to nearest, ties to even; NaN becomes one quiet NaN.
-template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
+// Rounds a magnitude (float32 bits) below T::limit to the type, to nearest, ties to even.
+template <class T, class U> HB_FN U hb_round_small(U a) {
   typedef hb_lane<U> L;
-  if constexpr (T::half && L::halves) return a > HB_INFINITY ? a * 0u + T::nan : L::half(L::as_float(a));
   // below the normal range: add a number whose last mantissa bit has the value of the type's subnormals
   const hb_u32 magic = (127u - T::bias + T::shift + 1u) << 23;
   U low = L::as_bits(L::as_float(a) + L::as_float(a * 0u + magic)) - magic;
   U rest = a - ((127u - T::bias) << 23);
   U high = (rest + ((1u << (T::shift - 1)) - 1u) + ((rest >> T::shift) & 1u)) >> T::shift;
-  U r = a < ((128u - T::bias) << 23) ? low : high;
+  return a < ((128u - T::bias) << 23) ? low : high;
+}
+// Converts any magnitude (float32 bits) to the type; NaN becomes one quiet NaN.
+template <class T, class U> HB_FN U hb_magnitude_to_small(U a) {
+  typedef hb_lane<U> L;
+  if constexpr (T::half && L::halves) return a > HB_INFINITY ? a * 0u + T::nan : L::half(L::as_float(a));
+  U r = hb_round_small<T>(a);
   r = (a >= T::limit) | (r > T::inf) ? a * 0u + T::inf : r;
   return a > HB_INFINITY ? a * 0u + T::nan : r;
 }
@@ -63,7 +68,7 @@ template <class U> HB_FN U hb_to_bfloat(U bits) {
 }
 template <class U> HB_FN U hb_from_bfloat(U x) { return x << 16; }
 
-// Adds with a single NaN, because processors give different signs and payloads, and both can reach the wire.
+// Adds, with one canonical NaN, because the sign and payload of a NaN differ between processors and may reach the wire.
 HB_FN float hb_add(float a, float b) {
   float sum = a + b;
   return sum == sum ? sum : hb_lane<hb_u32>::as_float(HB_NAN);

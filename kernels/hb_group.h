@@ -1,16 +1,17 @@
 // Integers of 4, 3 or 2 bits with two-level scales: a byte for each block of 16 or 32 values, relative to the largest
 // magnitude in each group of 256 values.
-//   maximum of a group   the upper 16 bits of its float32, rounded up: bfloat16, because float16 lacks the range
-//   scale of a block     r = 0..255, the smallest with maximum * r / 255 >= the largest magnitude of the block
+//   maximum of a group   the upper 16 bits of its float32, rounded up (bfloat16, because float16 lacks the range)
+//   scale of a block     the smallest r = 0..255 with maximum * r / 255 >= the largest magnitude of the block
 //   value                level(code) * maximum * r / (255 * top), top = level(K), K = 2^(bits - 1) - 1
-// Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k): they are
-// closer near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All are exact in float32.
-// Rounding is to the nearest level, or stochastic: away from 0 with the probability of the fraction of the gap.
-//   wire: codes in two's complement (4 bits: two a byte; 3 bits: the low 2 bits four a byte, then the high ones eight a
-//   byte; 2 bits: four a byte; the first one lowest), the groups' maxima, then the blocks' scales. Each part but the
-//   last is followed by zeros up to a multiple of 4 bytes.
-// If a group contains an infinity or NaN, its stored maximum is infinity. Its infinities are coded as +-K, and
-// everything else as 0, which decodes as NaN.
+// Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k). Uneven levels
+// are closer together near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All levels are exact
+// in float32. Rounding is to the nearest level, or stochastic: away from 0 with a probability equal to the position of
+// the value in the gap.
+//   wire: codes in two's complement (4 bits: two per byte; 3 bits: the low 2 bits four per byte, then the high bits
+//   eight per byte; 2 bits: four per byte; the first code in the lowest bits), the maxima of the groups, then the
+//   scales of the blocks. Each part except the last is padded with zeros to a multiple of 4 bytes.
+// If a group contains an infinity or NaN, its stored maximum is infinity. Infinities are coded as +-K. All other values
+// are coded as 0, which decodes as NaN.
 #pragma once
 #include "hb_float.h"
 #include "hb_random.h"
@@ -20,7 +21,7 @@
 
 template <int BITS, bool UNEVEN> struct hb_levels {
   static constexpr bool even = !UNEVEN;
-  static constexpr bool small = UNEVEN && BITS == 3;  // top < 1: a unit may exceed the largest float32
+  static constexpr bool small = UNEVEN && BITS == 3;  // top < 1, so a unit may exceed the largest float32
   static constexpr hb_i32 K = (1 << (BITS - 1)) - 1;
   // of level I
   template <hb_i32 I> static HB_FN float at() {

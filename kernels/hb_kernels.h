@@ -5,12 +5,12 @@
 
 #include "hb_names.h"
 
-#define HB_ABI 6
+#define HB_ABI 7
 
 #define HB_MALFORMED (~0ull)
 
 struct hb_ops {
-  // maximum wire bytes of n values
+  // maximum number of wire bytes for n values
   uint64_t (*wire_bytes)(uint64_t param, uint32_t type, uint64_t n);
   // Encodes n values to the wire, which has space for the maximum size; returns the bytes used. residual: null, or n
   // float32. If given, the sum of residual and values is encoded, and the residual receives the unsent part (0 if it is
@@ -58,6 +58,6 @@ struct hb_kernels {
   const hb_halves *halves;
 };
 
-// Returns the best table for this processor (name null) or the named table; null if it is not supported here.
+// Returns the best table for this processor (if name is null) or the named table, or null if it is not supported here.
 const hb_kernels *hb_kernels_for(const char *name);
 }

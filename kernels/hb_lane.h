@@ -40,7 +40,7 @@ template <> struct hb_lane<hb_u32> {
   // table of 16-bit entries; 80 used by the encoder, 256 by the decoder
   static HB_FN hb_u32 look80(const hb_u16 *t, hb_u32 i) { return t[i]; }
   static HB_FN hb_u32 look256(const hb_u16 *t, hb_u32 i) { return t[i]; }
-  // two 16-bit sums or differences
+  // two 16-bit sums or differences per lane
   static HB_FN hb_u32 add16(hb_u32 a, hb_u32 b) {
     return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
   }
@@ -102,7 +102,7 @@ template <> struct hb_lane<hb_u32> {
     *p = x;
     return x != 0u;
   }
-  // The same for the lanes that a mask selects.
+  // The same, but only for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M mask, hb_u32 x, hb_u32 *p) {
     store(p, x);
     return mask;

@@ -33,7 +33,7 @@ template <> struct hb_lane<hb_v> {
   static HB_FN I to_int(F f) { return (hb_vi)_mm512_cvttps_epi32((__m512)f); }
   static HB_FN F to_float(I i) { return (hb_vf)_mm512_cvtepi32_ps((__m512i)i); }
   static HB_FN hb_v max(hb_v a, hb_v b) { return (hb_v)_mm512_max_epu32((__m512i)a, (__m512i)b); }
-  // The upper 16 bits of a lane look up entry 0 of their table and are masked off.
+  // For the upper 16 bits of a lane, entry 0 of the table is looked up and masked off.
   static HB_FN __m512i look64(const hb_u16 *t, hb_v i) {
     return _mm512_permutex2var_epi16(_mm512_loadu_si512(t), (__m512i)i, _mm512_loadu_si512(t + 32));
   }
@@ -128,7 +128,7 @@ template <> struct hb_lane<hb_v> {
     sum = (hb_v)_mm512_permutexvar_epi32(_mm512_set1_epi32(15), a);
     return (hb_v)a;
   }
-  // 64 consecutive values to and from 4 vectors of which lane l holds block l
+  // 64 consecutive values to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *from, F *f) {
     const float *p = (const float *)from;
     const hb_v low = {0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0};

@@ -43,7 +43,7 @@ template <> struct hb_lane<hb_v> {
   static HB_FN hb_v rotate(hb_v x, hb_v n) { return x << n | x >> ((32u - n) & 31u); }
   // bits of a where the mask has ones, otherwise of b
   static HB_FN hb_v blend(hb_v mask, hb_v a, hb_v b) { return (a & mask) | (b & ~mask); }
-  // lane i gets lane from[i], or 0 if that is "negative"
+  // lane i gets lane from[i], or 0 if from[i] is negative
   static HB_FN hb_v rise(hb_v x, hb_v from) {
     return (hb_v)__builtin_shuffle(x, from & 3u) & ((from >> 31) - 1u);
   }
@@ -85,7 +85,7 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
-  // The same for the lanes that a mask selects.
+  // The same, but only for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
     hb_u32 mask = bits(m), n = 0;
     for (int i = 0; i < 4; i++) {
@@ -111,7 +111,7 @@ template <> struct hb_lane<hb_v> {
     sum = hb_v{x[3], x[3], x[3], x[3]};
     return x;
   }
-  // 16 consecutive values (any alignment when loaded) to and from 4 vectors of which lane l holds block l
+  // 16 consecutive values (loaded with any alignment) to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *p, F *f) {
     F r[4];
     __builtin_memcpy(r, p, sizeof r);

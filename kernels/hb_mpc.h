@@ -1,18 +1,19 @@
 // MPC, lossless: 32-bit words in independent chunks of 1024 (Yang et al., Cluster 2015), implemented from the paper's
 // description. 16-bit values are packed two per word.
-//   LNV(dim)s  d[i] = v[i] - v[i-dim] of values of 32 or 16 bits, d[i] = v[i] for i < dim; what lies behind the data
-//              counts as 0
-//   BIT        32 x 32 bit transposition of each 32 words: bit i of word 32g+b is bit b of d[32g+i]; of 16-bit values
-//              bit i of word 32g+b is bit b of d[64g+i] and bit i of word 32g+16+b is bit b of d[64g+32+i]
-//   LNV1s      q[i] = t[i] - t[i-1] across the chunk, on words
-//   ZE         a bitmap of 1024 bits, bit i set for q[i] != 0, then those q[i] in order
+//   LNV(dim)s  d[i] = v[i] - v[i-dim] for values of 32 or 16 bits, d[i] = v[i] for i < dim; positions after the end of
+//              the data are treated as 0
+//   BIT        32 x 32 bit transposition of each group of 32 words: bit i of word 32g+b is bit b of d[32g+i]; for
+//              16-bit values, bit i of word 32g+b is bit b of d[64g+i], and bit i of word 32g+16+b is bit b of
+//              d[64g+32+i]
+//   LNV1s      q[i] = t[i] - t[i-1] over the words of the chunk
+//   ZE         a bitmap of 1024 bits, where bit i is set if q[i] != 0, followed by the nonzero q[i] in order
 // The chunk functions work on complete chunks in local memory, with vectors U of HB_LANES words.
 #pragma once
 #include "hb_lane.h"
 
 #define HB_MPC_CHUNK 1024
 #define HB_MPC_BITMAP 32
-#define HB_MPC_SLACK 16  // words that a vector store or load may reach past its data
+#define HB_MPC_SLACK 16  // number of words after the data that a vector load or store may access
 
 // Transposition as a butterfly: in each of 5 steps a word keeps half of its bits and takes the others from the word at
 // distance s. Steps of at least the vector length exchange words between vectors. Shorter steps exchange words between

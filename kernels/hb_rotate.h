@@ -1,4 +1,4 @@
-// Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 256, H the
+// Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 1024, H the
 // matrix of Hadamard in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier is spread over n
 // values, so it does not determine the scale of its block alone. Fewer than n values at the end are not rotated. Signs
 // are all 1, or bits of random words that sender and receiver know. The signs repeat after 1024 values. The order of
@@ -7,7 +7,7 @@
 #include "hb_float.h"
 #include "hb_random.h"
 
-// how HB_PARAM and `param` hold it
+// how the rotation is stored in HB_PARAM and `param`
 #define HB_CODEC_PARAM ((1ull << 40) - 1)
 #define HB_ROTATION(param) ((int)((param) >> 40 & 15))  // the logarithm of n, 0 of none
 #define HB_ROTATION_SIGNS(param) ((int)((param) >> 44 & 1))
@@ -16,8 +16,8 @@
 template <int K> HB_FN float hb_rotation_factor() {
   return (K % 2 ? 0.70710678f : 1.0f) / (float)(1 << K / 2);
 }
-// the word that holds the signs of values 32 i to 32 i + 31, the first one's lowest; 1 is negative
+// the word with the signs of values 32 i to 32 i + 31, the first value in the lowest bit; 1 is negative
 HB_FN hb_u32 hb_rotation_signs(hb_u32 i) { return hb_mix<hb_u32>((i & 31u) * 0x9e3779b9u + 0x68627574u); }
 
-// the sum of a rotation without the sign and payload of a NaN
+// a sum of a rotation, with one canonical NaN
 template <class U> HB_FN U hb_rotated(U bits) { return (bits & HB_MAGNITUDE) > HB_INFINITY ? bits * 0u + HB_NAN : bits; }

@@ -13,7 +13,7 @@ template <class U> HB_FN typename hb_lane<U>::F hb_sign_sum4(const typename hb_l
   for (int i = 0; i < 4; i++) a[i] = L::as_float(L::as_bits(f[i]) & HB_MAGNITUDE);
   return (a[0] + a[1]) + (a[2] + a[3]);
 }
-// bits of the scale; count: values of the block, without the padding
+// Returns the bits of the scale. count: number of values in the block, without padding
 HB_FN hb_u32 hb_sign_scale(float sum, hb_u32 count) {
   hb_u32 bits = hb_lane<hb_u32>::as_bits(sum / (float)count);
   return bits > HB_INFINITY ? HB_NAN : bits;

@@ -1,16 +1,16 @@
 // Sparse messages: selected records and their positions. A record is a value, or a row of values. Records are divided
 // into chunks that can be decoded separately, of 65536 values or one longer row.
-//   wire: where each chunk but the first begins, in bytes behind these words of 64 bits; the chunks; the values behind
-//   the last whole row as they are
-//   chunk of m records: k, how many it holds, 32 bits; these records in order; zeros up to a multiple of 4 bytes; the
-//   index, of which there are four forms. m and k tell which:
-//     all      k = m: nothing
-//     bitmap   m bits, in words of 32
-//     grouped  record number j, at place p, sets bit j + p / 256 of k + m / 256 (rounded up) bits, in words of 32; then
-//              p modulo 256 of each record, a byte; zeros up to a multiple of 4 bytes
-//     places   16 bits each; zeros up to a multiple of 4 bytes
-// The grouped form is the code of Elias (1974) and Fano (1971) with its low part fixed to a byte: 9 bits a record and
-// 1/256 bit for each of all records, where records as sparse as 1/100 hold 8.1 bits of information in their places.
+//   wire: the start of each chunk except the first, as 64-bit words that count bytes after these words; the chunks; the
+//   values after the last whole row, unchanged
+//   chunk of m records: the number k of sent records, 32 bits; the sent records in order; zeros up to a multiple of 4
+//   bytes; the index. The index has one of four forms, which is determined by m and k:
+//     all      k = m: empty
+//     bitmap   m bits, in words of 32 bits
+//     grouped  k + m / 256 (rounded up) bits, in words of 32 bits: the j-th sent record, at position p, sets bit
+//              j + p / 256; then p modulo 256 of each sent record as a byte; zeros up to a multiple of 4 bytes
+//     places   16 bits for each position; zeros up to a multiple of 4 bytes
+// The grouped form is the code of Elias (1974) and Fano (1971) with a low part of one byte. It needs 9 bits per sent
+// record and 1/256 bit per record of the chunk. At a density of 1/100, a position contains 8.1 bits of information.
 #pragma once
 #include "hb_float.h"
 
@@ -25,7 +25,7 @@ HB_FN hb_count hb_pad4(hb_count bytes) { return (bytes + 3) & ~(hb_count)3; }
 
 struct hb_section {
   hb_form form;
-  hb_count index, low, end;  // where the index, its bytes behind the bits, and the next chunk begin
+  hb_count index, low, end;  // start of the index, of its bytes after the bits, and of the next chunk
 };
 HB_FN hb_section hb_section_of(hb_u32 m, hb_u32 k, hb_count record_bytes) {
   const hb_count at = 4 + hb_pad4(k * record_bytes);
@@ -37,15 +37,15 @@ HB_FN hb_section hb_section_of(hb_u32 m, hb_u32 k, hb_count record_bytes) {
   return {HB_FORM_PLACES, at, at, at + places};
 }
 
-// The grouped form: the bit of record `rank` at a position, and back. A position may be too large if the bits are not
-// an index.
+// Conversion between the position of the sent record number `rank` and its bit in the grouped form. If the bits are not
+// a valid index, a position may be too large.
 HB_FN hb_u32 hb_grouped_bit(hb_u32 rank, hb_u32 place) { return rank + place / HB_SPARSE_GROUP; }
 HB_FN hb_u32 hb_grouped_place(hb_u32 rank, hb_u32 bit, hb_u32 low) { return (bit - rank) * HB_SPARSE_GROUP + low; }
 
 HB_FN hb_count hb_chunk_records(hb_count width) { return width < HB_SPARSE_CHUNK ? HB_SPARSE_CHUNK / width : 1; }
 
-// Maximum bytes of a message with k of n values at any positions. The best form for all chunks together is an upper
-// bound of the sum over their own best forms, and rounding adds less than 16 bytes per chunk, including its k.
+// Maximum bytes of a message with k of n values at any positions. Using a single form for all chunks gives an upper
+// bound for choosing the best form for each chunk. Rounding and the number k add less than 16 bytes per chunk.
 HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
   if (n == 0) return 0;
   const hb_count chunks = (n + HB_SPARSE_CHUNK - 1) / HB_SPARSE_CHUNK;

@@ -31,7 +31,7 @@ HB_FN void hb_zfp1_forward(typename hb_lane<U>::I x, typename hb_lane<U>::I y, t
   c[3] = ((U)u + HB_NEGABINARY) ^ HB_NEGABINARY;
 }
 
-// Coefficients back to 4 values, still to be scaled:
+// Inverse transform of the coefficients to 4 values, without the scale:
 //
 //   (x)         ( 4  6 -4 -1) (x')
 //   (y)  =  1/4 ( 4  2  4  5) (y')
@@ -41,7 +41,7 @@ template <class U>
 HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
   typedef hb_lane<U> L;
   typedef typename L::I I;
-  // unsigned, because a truncated or hostile stream overflows here
+  // unsigned, because a truncated or malicious stream overflows here
   U x = (c[0] ^ HB_NEGABINARY) - HB_NEGABINARY, y = (c[1] ^ HB_NEGABINARY) - HB_NEGABINARY;
   U z = (c[2] ^ HB_NEGABINARY) - HB_NEGABINARY, u = (c[3] ^ HB_NEGABINARY) - HB_NEGABINARY;
   y += (U)((I)u >> 1); u -= (U)((I)y >> 1);
@@ -56,8 +56,8 @@ HB_FN void hb_zfp1_inverse(const U *c, typename hb_lane<U>::F *f) {
 }
 
 // ------------------------------------------------------------------------------------------------ encode
-// Negabinary coefficients of 4 values a lane. e: exponent of the block as the stream holds it, 1..255; largest: the
-// largest magnitude as bits. A block that is not finite is coded as zeros.
+// Computes the negabinary coefficients of 4 values per lane. e: exponent of the block as stored in the stream, 1..255;
+// largest: bits of the largest magnitude. A block that is not finite is coded as zeros.
 template <class U>
 HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &largest) {
   typedef hb_lane<U> L;
@@ -164,7 +164,7 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w
 
 // ------------------------------------------------------------------------------------------------ decode
 // The 32 planes of a block in four words, 8 nibbles each; returns how many of the words may differ from 0.
-// in: NW + 3 words a group, of which the last 3, and all bits from mb on, are 0.
+// in: NW + 3 words per group; the last 3 words, and all bits from mb on, are 0.
 template <class U, int NW, int G>
 HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;

@@ -77,7 +77,7 @@ def job_ranks() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def mpi_run(rank_server: RankServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Function that runs a worker; see `run_ranks`. Tests that kill ranks pass ``server=None``."""
+    """Function that runs a worker (see `run_ranks`). Tests that kill ranks pass ``server=None``."""
     return partial(run_ranks, server=rank_server)
 
 

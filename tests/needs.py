@@ -36,7 +36,7 @@ class Search:
         os.environ["PATH"] = os.pathsep.join(path)
 
     def show(self, complete: bool) -> None:
-        """Show all programs, or hide those of tools.py."""
+        """Show all programs, or hide the programs of tools.py."""
         if complete != self._complete:
             for link, targets in self._links.items():
                 link.unlink()

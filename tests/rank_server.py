@@ -98,7 +98,7 @@ def serve(listening: socket.socket) -> Place:
 
 
 def receive(client: socket.socket) -> Place | None:
-    """Read the message of `rank_client.py`; None if the client was killed before the end of the message."""
+    """Read the message of `rank_client.py`, or None if the client was killed before the end of the message."""
     head, files, _, _ = socket.recv_fds(client, 4, 8)
     message = b""
     while len(message) < int.from_bytes(head, "little"):
@@ -133,7 +133,7 @@ def die_with_parent() -> None:
 
 
 def run(program: list[str]) -> None:
-    """Run a script, or a module after ``-m``, like Python; after ``-m mpi4py``, like mpi4py."""
+    """Run a script, or a module after ``-m``, like Python. After ``-m mpi4py``, behave like mpi4py."""
     MPI.Init_thread()
     mpi4py.rc.initialize = True
     if program[0] == "-u":

@@ -101,6 +101,9 @@ def test_every_page_is_in_the_sites_list_and_the_site_builds(tmp_path: Path) -> 
     page = (tmp_path / "site" / "explanation" / "slow-links.html").read_text(encoding="utf-8")
     (drawn,) = re.findall(r'src="([^"]+throttled-training-curve\.svg)"', page)
     assert (tmp_path / "site" / "explanation" / drawn).is_file()
+    loaded = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', page)
+    assert len(loaded) > 5 and not [each for each in loaded if each.startswith(("http", "//"))], "works offline"
+    assert "PowerSGD" in (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
 
 
 def test_the_first_page_is_short() -> None:

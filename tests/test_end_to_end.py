@@ -173,7 +173,7 @@ def test_killed_rank_ends_its_run_and_no_other(tmp_path):
 def test_run_after_a_failed_one_still_runs_and_a_nan_is_called_by_its_name(tmp_path, job_ranks):
     """With fp32 and a huge learning rate, the run diverges at step 2.
 
-    The table names the step; the exit status is 1.
+    The table names the step, and the exit status is 1.
     """
     site = quick_site(tmp_path, job_ranks)
     done = submit(tmp_path, "baseline, identity", "--wait", "--set", "train.lr=1e30", site=site)

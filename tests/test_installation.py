@@ -53,9 +53,9 @@ def test_no_text_names_the_package_of_another_project() -> None:
     [
         ((3, 9), 2, "hpcbench needs Python 3.10 or newer"),
         ((3, 10), 0, ""),
-        ((3, 13), 0, ""),
-        ((3, 14), 0, "tested with Python 3.10 to 3.13: continuing with a newer one"),
-        ((4, 0), 0, "tested with Python 3.10 to 3.13: continuing with a newer one"),
+        ((3, 14), 0, ""),
+        ((3, 15), 0, "tested with Python 3.10 to 3.14: continuing with a newer one"),
+        ((4, 0), 0, "tested with Python 3.10 to 3.14: continuing with a newer one"),
     ],
 )
 def test_newer_pythons_are_warned_of_and_older_ones_refused(

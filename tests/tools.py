@@ -1,7 +1,7 @@
 """Programs that PyPI does not provide, the tests that need them, and their packages in Debian and Ubuntu.
 
 ``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. It runs before the virtual
-environment exists. Elsewhere, tests that need a missing program are skipped; see needs.py.
+environment exists. Elsewhere, tests that need a missing program are skipped (see needs.py).
 """
 
 import importlib.util
@@ -110,7 +110,7 @@ def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
 
 
 def _run_apt(*arguments: str) -> str:
-    """Run apt-get. Return the last line of its error output; an empty string on success."""
+    """Run apt-get. Return the last line of its error output, or an empty string on success."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         [*_APT, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"

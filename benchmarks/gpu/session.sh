@@ -3,15 +3,15 @@
 #
 #   bash benchmarks/gpu/session.sh [--dry] OUT [STEP...]
 #
-# Steps, in this order: facts kernels codecs nccl2 nccl4 allreduce training slowlink. Each writes OUT/STEP.txt and a line
-# in OUT/summary.txt. A step that fails or exceeds its limit does not stop the next one. `--dry` runs what a machine
+# Steps, in this order: facts kernels codecs nccl2 nccl4 allreduce training pipeline slowlink. Each writes OUT/STEP.txt
+# and a line in OUT/summary.txt. A step that fails or exceeds its limit does not stop the next one. `--dry` runs what a machine
 # without a GPU can run. Several ranks share the GPU: NCCL takes them for different hosts (NCCL_HOSTID) and uses sockets.
 set -uo pipefail
 dry=""
 [ "${1:-}" = --dry ] && { dry=1; shift; }
 out=$(mkdir -p "${1:?OUT, a directory for the results}" && cd "$1" && pwd)
 shift
-steps=${*:-facts kernels codecs nccl2 nccl4 allreduce training slowlink}
+steps=${*:-facts kernels codecs nccl2 nccl4 allreduce training pipeline slowlink}
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 site=$(mktemp -d)
@@ -37,8 +37,8 @@ step() {
         tee -a "$out/summary.txt"
 }
 
-train() { # train OUT: gpt2-small, NCCL's own collective and 8-bit integers
-    "$python" benchmarks/train_gpu.py --schemes baseline identity naive-int8 --set train.transport=nccl --out "$1"
+train() { # train OUT [OPTION...]: gpt2-small, NCCL's own collective and 8-bit integers
+    "$python" benchmarks/train_gpu.py --schemes baseline identity naive-int8 --set train.transport=nccl "${@:2}" --out "$1"
 }
 slow_link() { # the same behind a loopback device of 1 Gbit/s, if this machine allows it
     tc qdisc add dev lo root tbf rate 1gbit burst 1mb latency 50ms || { echo "tc is not allowed here"; return 0; }
@@ -63,6 +63,8 @@ for name in $steps; do
     allreduce1) step allreduce 100 mpiexec -n 2 "$python" -m mpi4py "$here/all_reduce.py" --dry --mib 0.25 1 ;;
     training) step training 150 bash -c 'train "$out/training"' ;;
     training1) step training 300 "$python" benchmarks/train_gpu.py --tiny --device cpu --out "$out/training" ;;
+    pipeline) step pipeline 90 bash -c 'train "$out/pipeline" --set layout.pp=2' ;;
+    pipeline1) step pipeline 300 mpiexec -n 2 "$python" -m mpi4py tests/parallel/nccl_training_worker.py main ;;
     slowlink) step slowlink 150 bash -c slow_link ;;
     slowlink1) step slowlink 20 bash -c 'command -v tc || echo "no tc here"' ;;
     *) echo "$name: no such step" | tee -a "$out/summary.txt" ;;

@@ -46,7 +46,8 @@ class Order:
 
     pairs: int
     distinct: int
-    """Pairs that the measurement separates, because all repeats of one scheme are faster than those of the other."""
+    """Pairs that the measurement separates, because all repeats of one scheme are faster than all repeats of the
+    other."""
     right: int
     """Pairs of `distinct` whose order was predicted correctly."""
 

@@ -32,7 +32,7 @@ class Found:
     tables: measured_tables.MeasuredTables
     """Tables of the machine."""
     links: dict[str, dict[str, Any]]
-    """Tables of the machine's links, by their rate."""
+    """Link tables, keyed by rate."""
     taught: dict[str, Any]
     """Result of the earlier run."""
     turns: list[list[dict[str, Any]]]
@@ -81,7 +81,10 @@ def measure(
 def read(directory: Path, tasks: Sequence[Task]) -> Found:
     """Read an earlier measurement of the same runs.
 
-    Raises ------ UserError The file does not exist, or contains different runs.
+    Raises
+    ------
+    UserError
+        The file does not exist, or contains different runs.
     """
     path = directory / _RUNS
     try:

@@ -1,7 +1,7 @@
 """Trace the memory of each rank through a step: ``mpiexec ... python memory_worker.py DIRECTORY``.
 
 The directory contains run files. For each file, rank 0 prints a JSON line with the peak of every rank in bytes. Each
-tensor storage is counted once while anything refers to it; NumPy arrays are counted by their memory.
+tensor storage is counted once while anything refers to it. NumPy arrays are counted by their memory.
 """
 
 import json

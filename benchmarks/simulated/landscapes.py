@@ -1,7 +1,7 @@
 """Synthetic landscapes for the tuner: schemes with true times and losses, predictions of them, and noisy runs.
 
 A landscape has 1 to 4 dimensions with exposed traffic, and six codecs for each. The true times and losses of the
-dimensions add up; each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
+dimensions add up. Each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
 """
 
 import itertools
@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 
 from hpcbench.tune.belief import Belief
 from hpcbench.tune.choose import Option, list_undominated, sum_options
+from hpcbench.tune.prune import LAYERS, NOTABLE
 from hpcbench.tune.race import RaceRound, SchemeChoice, decide
 from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
-"""Wire bytes per byte, and mean squared error relative to that of Gaussian values."""
+"""Wire bytes per byte, and mean squared error relative to Gaussian values."""
 BASELINE = "none"
+CONTROLS = ("bf16", "int8")
+"""Codecs of the schemes with one codec for all traffic that each search runs, as ``hpcbench tune`` does."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,16 @@ def make_landscape(
 ) -> Landscape:
     """Draw a landscape.
 
-    Parameters ---------- seed Seed of the draw. time_error Relative error of the predicted time that a codec saves in a
-    dimension. loss_error Standard deviation of the logarithm of predicted over true loss. own_error Standard deviation
-    of the part of a scheme's log time that its dimensions do not explain.
+    Parameters
+    ----------
+    seed
+        Seed of the draw.
+    time_error
+        Relative error of the predicted time that a codec saves in a dimension.
+    loss_error
+        Standard deviation of the logarithm of predicted over true loss.
+    own_error
+        Standard deviation of the part of a scheme's log time that its dimensions do not explain.
     """
     draw = random.Random(seed)
     landscape = Landscape(seed)
@@ -136,18 +146,21 @@ def search(landscape: Landscape, noise: Noise, *, budget: float = 0.01, max_runs
     """Search a landscape as ``hpcbench tune`` does, with one run to estimate losses."""
     total = len(landscape.seconds)
     best = landscape.best_within(budget)
-    combinations = list_undominated(landscape.options, layers=3)
-    if -min(each.seconds for each in combinations) < 0.03:
+    combinations = list_undominated(landscape.options, LAYERS)
+    if -min(each.seconds for each in combinations) < NOTABLE:
         return Found(
             SchemeChoice(BASELINE, "nothing can pay", confirmed=False), 0, total, 1 / best - 1, 0.0, gains=False
         )
     named = {name_scheme(each.codecs): each for each in combinations}
-    cast = name_scheme(dict.fromkeys(landscape.options, "bf16"))
-    named.setdefault(cast, sum_options(landscape.options, dict.fromkeys(landscape.options, "bf16")))
+    controls = []
+    for codec in CONTROLS:
+        codecs = dict.fromkeys(landscape.options, codec)
+        controls.append(name_scheme(codecs))
+        named.setdefault(controls[-1], sum_options(landscape.options, codecs))
     machine, rounds = Machine(landscape, noise), list[RaceRound]()
     rules, belief = RaceRules(BASELINE, budget), Belief(landscape.options, named, BASELINE, budget)
     while True:
-        step = decide(belief, [cast], rounds, rules, max_runs - 1 - machine.runs)
+        step = decide(belief, controls, rounds, rules, max_runs - 1 - machine.runs)
         if isinstance(step, SchemeChoice):
             break
         rounds.append(RaceRound(step.phase, machine.run(step.schemes)))

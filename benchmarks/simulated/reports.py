@@ -40,7 +40,7 @@ TRUTHS: dict[str, Sequence[Effect]] = {
     "gains of 1.05": [(0, 0), (0, 0), *[(math.log(1.05), 0)] * 5],
 }
 Draw = Callable[[random.Random, int], list[list[float]]]
-"""Draws the individual noise of each run, by scheme and repeat, in standard deviations."""
+"""Function that draws the individual noise of each run, by scheme and repeat, in standard deviations."""
 
 
 def independent(rng: random.Random, pairs: int) -> list[list[float]]:
@@ -54,7 +54,7 @@ def following(memory: float) -> Draw:
 
 
 def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw runs that each are one deviation slower than the previous run of the allocation, in rotated order."""
+    """Draw runs, each one standard deviation slower than the previous run of the allocation, in rotated order."""
     count = len(SCHEMES)
     return [[rng.gauss(0, 1) - (k - pair) % count for pair in range(pairs)] for k in range(count)]
 
@@ -84,9 +84,20 @@ def draw_runs(
 ) -> list[Measures]:
     """Draw the runs of a study, pair by pair.
 
-    Parameters ---------- rng Source of randomness. pairs Number of repeats. effects Effect of each scheme, beginning
-    with the baseline. draw Noise of the speed of each run; losses are independent. cells Number of cells with the same
-    truth. spike Probability that a run with a codec ends with a worse loss, and the size of the increase.
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    pairs
+        Number of repeats.
+    effects
+        Effect of each scheme, beginning with the baseline.
+    draw
+        Noise of the speed of each run. Losses are independent.
+    cells
+        Number of cells with the same truth.
+    spike
+        Probability that a run with a codec ends with a worse loss, and the size of the increase.
     """
     drawn = [(draw(rng, pairs), independent(rng, pairs)) for _ in range(cells)]
     runs = []
@@ -110,7 +121,7 @@ def is_false_speed(finding: SpeedFinding | None, truth: float) -> bool:
         "faster": truth <= 0,
         "not faster": truth >= MARGINS[0] or (finding.slower and truth >= 0),
         "as fast": abs(truth) >= math.log1p(AS_FAST),
-        "not shown": False,
+        "inconclusive": False,
     }
     return is_false[finding.shown]
 
@@ -120,10 +131,10 @@ def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
     if finding is None:
         return False
     is_false = {
-        "as good": abs(truth) >= MARGINS[1],
+        "no worse": abs(truth) >= MARGINS[1],
         "worse": truth < MARGINS[1],
         "better": truth > -MARGINS[1],
-        "not shown": False,
+        "inconclusive": False,
     }
     return is_false[finding.shown]
 
@@ -197,7 +208,7 @@ def errors(options: argparse.Namespace) -> Table:
 
 def power(options: argparse.Namespace) -> Table:
     """Count the findings of reports where compression pays."""
-    table = _table("whole report", "cells", "pairs", "faster", "and as good", "pays", "beats baseline")
+    table = _table("whole report", "cells", "pairs", "faster", "no worse", "pays", "beats baseline")
     for truth in ("gains of 1.3 to 1.6", "gains of 1.05"):
         for cells, pairs in ((1, 3), (1, 5), (1, 8), (9, 3), (9, 5), (9, 8)):
             rng = random.Random(f"{options.seed} power {truth} {cells} {pairs}")
@@ -219,7 +230,8 @@ def power(options: argparse.Namespace) -> Table:
 
 
 WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs", "after each repeat, 3 to 30 pairs"
-"""Procedures for reading a report repeatedly. A report does not guarantee its error rate for the last one."""
+"""Procedures for reading a report repeatedly. The error rate that a report guarantees does not apply to the last
+procedure."""
 
 
 def peeking(options: argparse.Namespace) -> Table:
@@ -259,7 +271,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 def spikes(options: argparse.Namespace) -> Table:
     """Count results for schemes whose mean loss is at or beyond the margin because some runs fail."""
-    table = _table("one run in", "worse by", "pairs", "as good", "without remark", "after a failure")
+    table = _table("one run in", "worse by", "pairs", "no worse", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):
             rng = random.Random(f"{options.seed} {chance} {size} {pairs}")
@@ -269,7 +281,7 @@ def spikes(options: argparse.Namespace) -> Table:
                 (cell,) = compare(draw_runs(rng, pairs, spike=(chance, size)), "baseline", CRITERIA)
                 weak = find_weaknesses(cell)
                 for row in cell.rows[3:]:
-                    is_good = row.loss_shown == "as good"
+                    is_good = row.loss_shown == "no worse"
                     good += is_good
                     bare += is_good and "rare_failures" not in weak.names(row.scheme)
                     failed += is_good and row.loss is not None and row.loss.worst > size / 2
@@ -283,5 +295,5 @@ TABLES: dict[str, Callable[[argparse.Namespace], Table]] = {
     "Whole reports: per cent with a false finding (goal: 5)": errors,
     "Whole reports: per cent of schemes and of cells whose truth is found": power,
     "Repeats are added and the report is read again: per cent with a false finding at any look (goal: 5)": peeking,
-    "Rare failures: per cent of schemes that are called as good": spikes,
+    "Rare failures: per cent of schemes that are called no worse": spikes,
 }

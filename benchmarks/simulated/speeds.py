@@ -1,4 +1,4 @@
-"""Series of submissions whose speed scatters from day to day and, less, from run to run."""
+"""Series of submissions whose speed varies from day to day and, to a lesser degree, from run to run."""
 
 import random
 from collections.abc import Sequence

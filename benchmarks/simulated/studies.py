@@ -18,13 +18,13 @@ BASE_LOSS, BASE_RATE = 2.5, 100.0
 SHARED = 0.1, 0.02
 """Standard deviation between pairs, of the log speed and of the loss."""
 RUN_NOISE = 0.01, 0.004
-"""Standard deviation between runs, of the log speed and of the loss."""
+"""Standard deviation of the log speed and of the loss between runs."""
 CRITERIA = Criteria()
 MARGINS = math.log1p(CRITERIA.speed_margin), CRITERIA.loss_margin * BASE_LOSS
 Effect = tuple[float, float]
 """Effect of a scheme on the log speed and on the loss."""
 Noise = Callable[[random.Random], float]
-"""Draws a number of mean 0 and deviation 1."""
+"""Function that draws a number with mean 0 and standard deviation 1."""
 
 
 def normal(rng: random.Random) -> float:
@@ -33,12 +33,12 @@ def normal(rng: random.Random) -> float:
 
 
 def heavy(rng: random.Random) -> float:
-    """Draw from Student's t with 3 degrees of freedom, whose deviation is sqrt(3)."""
+    """Draw from Student's t with 3 degrees of freedom, whose standard deviation is sqrt(3)."""
     return rng.gauss(0, 1) / math.sqrt(2 * rng.gammavariate(1.5, 1))
 
 
 def steps(rng: random.Random) -> float:
-    """Draw means of 100 correlated steps, divided by their deviation."""
+    """Draw means of 100 correlated steps, divided by their standard deviation."""
     return fmean(ar1(rng, 100, 0.8)) / 0.29326
 
 
@@ -46,7 +46,10 @@ NOISES: dict[str, Noise] = {"normal": normal, "heavy": heavy, "steps": steps}
 
 
 def ar1(rng: random.Random, n: int, memory: float) -> list[float]:
-    """Draw `n` normal values of deviation 1. Each is the previous one times `memory`, plus new noise."""
+    """Draw `n` normal values with standard deviation 1.
+
+    Each value is the previous value times `memory`, plus new noise.
+    """
     values = [rng.gauss(0, 1)]
     new = math.sqrt(1 - memory * memory)
     for _ in range(n - 1):

@@ -19,7 +19,7 @@ class Column:
     """All runs at one rate and one value of the other varied setting."""
 
     rate: str | None
-    """Rate of the links; None without a limit."""
+    """Rate of the links, or None without a limit."""
     cell: dict[str, Any]
     runs: Runs
 
@@ -79,7 +79,10 @@ def columns(document: dict[str, Any]) -> list[Column]:
 def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
     """Return a row for each scheme, in study order.
 
-    Parameters ---------- free Runs without a limit, if measured.
+    Parameters
+    ----------
+    free
+        Runs without a limit, if measured.
     """
 
     def spent(name: str) -> Callable[[dict[str, Any]], float]:
@@ -109,7 +112,7 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
 
 
 def between_hosts(run: dict[str, Any]) -> float:
-    """Return the bytes per step that left their host."""
+    """Return the number of bytes per step that left their host."""
     return float(sum(dimension["network_bytes"] for dimension in run["traffic"].values()))
 
 

@@ -47,7 +47,10 @@ def begin(
 def resume(path: Path, fresh: Document) -> Document:
     """Return the content of the file, or `fresh` without a file.
 
-    Raises ------ UserError The file contains a different measurement, or was written by a different revision.
+    Raises
+    ------
+    UserError
+        The file contains a different measurement, or was written by a different revision.
     """
     if not path.exists():
         return fresh
@@ -68,7 +71,10 @@ def resume(path: Path, fresh: Document) -> Document:
 def load(path: Path) -> Document:
     """Read a file.
 
-    Raises ------ UserError The file is missing or has a different format.
+    Raises
+    ------
+    UserError
+        The file is missing or has a different format.
     """
     try:
         read_document = json.loads(path.read_text(encoding="utf-8"))

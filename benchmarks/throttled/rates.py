@@ -26,10 +26,17 @@ def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[s
     The cost of a limit is inversely proportional to the rate: ``cost = (limited - free) * trial / rate``. The ratio
     ``cost / (cost + free)`` must be the given fraction.
 
-    Parameters ---------- free, limited Seconds per step without a limit, and at the trial rate. shares Fractions
-    between 0 and 1.
+    Parameters
+    ----------
+    free, limited
+        Seconds per step without a limit, and at the trial rate.
+    shares
+        Fractions between 0 and 1.
 
-    Raises ------ UserError The trial's limit cost too little to measure.
+    Raises
+    ------
+    UserError
+        The trial's limit cost too little to measure.
     """
     if limited < 1.05 * free:
         raise UserError(f"links of {TRIAL} cost the baseline less than 5 % of its time here: name rates with --rates")

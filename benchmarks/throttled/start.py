@@ -31,7 +31,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
     Parameters
     ----------
     settings
-        Settings ``KEY=VALUE`` that override those of the study.
+        Settings ``KEY=VALUE`` that override the study's settings.
     """
     runs = expand(load_study(study, list(settings)), Capacity("virtual hosts", ranks_a_host, ranks_a_host))
     shared = runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
@@ -41,7 +41,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
 
 
 def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dict[str, Any]]:
-    """Train all runs one after another in one start of the ranks; return their results in order.
+    """Start the ranks once and train all runs one after another. Return the results in order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Train runs one after another in one start of the ranks: ``mpiexec ... python worker.py DIRECTORY``.
+"""Train runs one after another on ranks that are started once: ``mpiexec ... python worker.py DIRECTORY``.
 
 The directory contains run files, which are processed in name order, and a list of their link rates. If the rate changes
 before a run, rank 0 creates a file NAME.asked and waits until the starting process has set the links and removed the
@@ -75,7 +75,7 @@ def ask(world: MPI.Comm, file: Path) -> None:
 
 
 def train(trainer: Trainer) -> dict[str, Any]:
-    """Run all steps. Times are seconds per step of this rank; traffic is per step, summed over all ranks."""
+    """Run all steps. Times are seconds per step of this rank. Traffic is per step, summed over all ranks."""
     run, settings = trainer.run, trainer.run.train
     for k in range(settings.steps):
         if k == settings.warmup_steps:

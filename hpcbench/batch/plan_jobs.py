@@ -58,6 +58,7 @@ def plan(
     UserError
         The ranks do not fit on a node, the queue does not allow the job, or the interpreter or launcher is missing.
     """
+    _check_notify(loaded, site)
     python, program = _programs(site, dry_run=dry_run)
     container = _container(loaded, site, dry_run=dry_run)
     clear = sorted({name for run in runs for name in run.scheme.environment})
@@ -101,6 +102,7 @@ def plan(
                 requeue=loaded.study.requeue,
                 stop_ahead=allowed.stop_ahead,
                 container=container,
+                notify=loaded.study.notify,
                 reads=_reads(group, loaded) if container else (),
                 program=isinstance(example.study, ProgramStudy),
                 outside=python if container else "",
@@ -229,6 +231,25 @@ def idle_notes(runs: list[ExpandedRun]) -> list[str]:
         f"scheme {name}: {rule}" + (f", in {count} of {of_scheme[name]} runs" if count < of_scheme[name] else "")
         for (name, rule), count in idle.items()
     ]
+
+
+_MAIL = {"slurm": ("--mail-user", "--mail-type"), "lsf": ("-u", "-N")}
+"""Options with which schedulers send mail at the end of a job."""
+
+
+def _check_notify(loaded: Loaded, site: Site) -> None:
+    """Refuse a mail address if the site's scheduler would not write to it."""
+    kind = site.scheduler.kind
+    if loaded.study.notify is None:
+        return
+    refused = [option for option in _MAIL.get(kind, ()) if option in site.scheduler.refuses]
+    if kind not in _MAIL:
+        why = {"local": "jobs on the local machine send no mail"}.get(kind, f"{kind} sends no mail")
+    elif refused:
+        why = f"{site.site} refuses {refused[0]} (scheduler.refuses)"
+    else:
+        return
+    raise UserError(f"{loaded.document.where(('notify',))}: notify: {why}: remove it")
 
 
 def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:

@@ -20,7 +20,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _EXTERNAL_ENDS = (State.STOPPED, State.NODE_FAILED, State.PREEMPTED, State.TIMED_OUT, State.LOST)
-"""States with a cause outside the run."""
+"""End states whose cause lies outside the run."""
 
 
 @dataclass(frozen=True)

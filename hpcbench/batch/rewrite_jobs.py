@@ -20,8 +20,8 @@ from hpcbench.files import read_json, shown_path
 from hpcbench.study.expand import expand
 from hpcbench.study.load import load_study
 
-_LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account")
-"""Study fields that affect the limits of a job but not its runs."""
+_LIMITS = ("walltime", "stop_ahead", "run_limit", "queue", "account", "notify")
+"""Study fields that affect a job but not its runs."""
 _OF_RUNS = (
     "site",
     "node",

@@ -1,4 +1,4 @@
-"""Check of the disk space for results: free bytes, free inodes, and the user's quota."""
+"""Disk space check for results: free bytes, free inodes, and the user's quota."""
 
 import errno
 import os

@@ -48,19 +48,19 @@ class Options:
     """Options of `hpcbench submit`."""
 
     site: str | None = None
-    """Name or file of the site. By default the study's site."""
+    """Name or file of the site. The default is the study's site."""
     dry_run: bool = False
     """Whether to write the job scripts without submitting them."""
     check: bool = False
     """Whether a dry run also checks files, images, and scheduler limits, like a submission."""
     out: Path | None = None
-    """Parent of the numbered submission directory. By default ``results/<study>``."""
+    """Parent of the numbered submission directory. The default is ``results/<study>``."""
     sets: list[str] | None = None
     """Settings ``a.b=value`` that override the study's settings."""
     only: str | None = None
     """Expression that selects runs, as in `choose`."""
     after: str | None = None
-    """Submission that must end before the jobs start. By default the study's ``after``."""
+    """Submission that must end before the jobs start. The default is the study's ``after``."""
     after_any: bool = False
     """Whether the submission named by ``after`` may fail."""
     again: bool = False

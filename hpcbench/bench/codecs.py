@@ -23,6 +23,10 @@ DEFAULT = (
     "int4:32/256",
     "int3:32/256",
     "int2:16/256",
+    "mxfp8:e4m3",
+    "mxfp6:e2m3",
+    "mxfp4",
+    "nvfp4",
     "sign:1024",
     "zfp:8",
     "zfp:16",
@@ -36,7 +40,7 @@ DEFAULT = (
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
 """Timed operations. The last operation is a hop of a reduction: decode, add the local values, encode the sum."""
 _PROBE = 4096
-"""Number of values in the NaN and infinity test, which places them in different chunks of 1024."""
+"""Number of values in the test of NaN and infinity, which are placed in different chunks of 1024."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class CodecRow:
     relative_rmse: float
     max_error: float
     error_bound: float | None
-    """Guaranteed bound for `max_error`; None without a guarantee."""
+    """Guaranteed bound for `max_error`, or None without a guarantee."""
     non_finite: str
     """Treatment of NaN and infinity: ``kept``, ``as NaN`` or ``lost``."""
 

@@ -58,7 +58,10 @@ class Bench:
         self._available: int = comm.allreduce(share, MPI.MIN)
 
     def explain_too_large(self, nbytes: int) -> str | None:
-        """Return the reason why memory is insufficient for this vector size; None if it suffices. All ranks agree."""
+        """Return why memory is insufficient for this vector size, or None if it suffices.
+
+        All ranks return the same value.
+        """
         if _ROOM * nbytes <= self._available:
             return None
         return (

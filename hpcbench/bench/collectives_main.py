@@ -1,6 +1,6 @@
 """Command ``hpcbench bench collectives``, from options to tables and files.
 
-All ranks run it; the first one prints.
+All ranks run the command, and the first rank prints.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
     from hpcbench.bench.schemes import Wanted
 
 _VALUES = 1 << 22
-"""Number of values that are generated or read. Longer vectors repeat them, which does not affect any codec here."""
+"""Number of values that are generated or read. Longer vectors repeat these values, which does not affect any codec
+here."""
 _OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
 
 
 @dataclass(frozen=True)
 class BenchFiles:
-    """Files that `bench collectives` reads and writes; None for files that are not used."""
+    """Files that `bench collectives` reads and writes. Unused files are None."""
 
     links: Path | None = None
-    """File of `bench network`, from which plans are chosen."""
+    """File written by `bench network`, used to choose plans."""
     tune: Path | None = None
-    """File of the same kind, to which measured times are added. Without `links`, plans are chosen from it."""
+    """File in the same format, to which measured times are added. Without `links`, this file is used to choose
+    plans."""
     outputs: Sequence[Path] = ()
     plots: Path | None = None
     """Directory for figures."""
@@ -40,19 +42,19 @@ class Settings:
     """Settings of `bench collectives`, which measures all combinations of operation, codec, algorithm and slices."""
 
     operations: Sequence[str] = ()
-    """Operations; empty for all-reduce."""
+    """Operations. An empty sequence selects all-reduce."""
     codecs: Sequence[str] = ()
-    """Codecs; empty for a few."""
+    """Codecs. An empty sequence selects a default set."""
     algorithms: Sequence[str] = ()
-    """Algorithms; empty for the best plan that encodes."""
+    """Algorithms. An empty sequence selects the best plan with a codec."""
     slices: Sequence[int] = ()
-    """Numbers of slices; empty for that of the plan."""
+    """Numbers of slices. An empty sequence selects the plan's number."""
     least: str = "1K"
     """First size."""
     most: str = "256M"
     """Largest size. Sizes grow by factors of four."""
     ranks: int | None = None
-    """Number of ranks to start on this machine; None if a launcher has started them."""
+    """Number of ranks to start on this machine, or None if a launcher has started the ranks."""
     repeats: int = 5
     """Number of timed repeats."""
     data: str = "gradient"
@@ -102,7 +104,7 @@ def _show_plans(comm: Any, wanted: "Wanted", path: Path | None) -> int:
 
 
 def _run(comm: Any, wanted: "Wanted", data: str, files: BenchFiles) -> int:
-    """Measure on all ranks; print and write on the first one."""
+    """Measure on all ranks. Print and write the results on the first rank."""
     from hpcbench.batch.files import now
     from hpcbench.bench.collectives import Bench
     from hpcbench.bench.collectives_plans import load_links

@@ -1,6 +1,6 @@
-"""Plot of time and of gain over the MPI library against size, with a column for each operation.
+"""Plot of time and speedup over the MPI library against vector size, with one column per operation.
 
-Needs matplotlib.
+Requires matplotlib.
 """
 
 from collections.abc import Sequence

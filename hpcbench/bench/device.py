@@ -99,7 +99,7 @@ def open_device(name: str, isa: str | None = None) -> BenchDevice:
     name
         ``cpu`` or ``gpu``.
     isa
-        CPU kernel build; None for the fastest build on this processor.
+        CPU kernel build, or None for the fastest build on this processor.
 
     Raises
     ------

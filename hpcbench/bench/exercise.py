@@ -13,7 +13,7 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
-"""Rotation of each rank's contribution relative to the previous rank, in elements; a prime."""
+"""Rotation of each rank's contribution relative to the previous rank, in elements. It is a prime number."""
 _CHECKED, _PIECES = 1 << 20, 16
 """Maximum number of checked values, and number of vector parts that contain them."""
 

@@ -15,7 +15,7 @@ class Errors:
     """Errors of the finite values."""
 
     relative_rmse: float
-    """Root mean square error divided by the root mean square value; 0.0 if all values are equal."""
+    """Root mean square error divided by the root mean square value, or 0.0 if all values are equal."""
     max_error: float
     """Largest absolute error."""
 

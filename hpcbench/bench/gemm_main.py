@@ -26,7 +26,7 @@ def bench_gemm(
     out: Path | None,
     beside: int = 0,
 ) -> int:
-    """Measure, print and write ``measured/SITE/gemm.json``; return the exit status.
+    """Measure, print and write ``measured/SITE/gemm.json``, and return the exit status.
 
     Raises
     ------

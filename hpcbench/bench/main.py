@@ -30,7 +30,7 @@ def bench_codecs(
     Parameters
     ----------
     names
-        Codecs as in a study; empty for a selection of all families.
+        Codecs as in a study. If empty, a selection from all families.
     data
         A data set by name, or a file with values.
     type
@@ -40,7 +40,7 @@ def bench_codecs(
     repeats
         Number of timed repeats.
     isa
-        Kernel build; None for the fastest supported build.
+        Kernel build, or None for the fastest supported build.
     device
         ``cpu`` or ``gpu``.
     outputs

@@ -44,7 +44,7 @@ class Level:
     """Number of ranks that share the link. Between nodes, this is the largest number of ranks on a node."""
 
     def rate(self, nbytes: int) -> float:
-        """Return the bytes per second of the link."""
+        """Return the link bandwidth in bytes per second."""
         return self.senders * nbytes / self.seconds[nbytes]
 
     @property
@@ -60,7 +60,7 @@ class MeasuredNetwork:
     Attributes
     ----------
     within, between
-        Message times within and between nodes. `within` is None if every node has one rank; `between` is None on a
+        Message times within and between nodes. `within` is None if every node has one rank. `between` is None on a
         single node.
     codecs
         Speed of each codec on the slowest rank, by name.
@@ -69,7 +69,7 @@ class MeasuredNetwork:
     blocking
         Cases (operation, bytes) in which the blocking call was faster.
     softirq_cores
-        Cores of this machine that the kernel used for packets while all nodes sent; 0 on a single node.
+        Cores of this machine that the kernel used for packets while all nodes sent, or 0 on a single node.
     of_a_core
         Speed of each codec in processor time, as a mean over ranks. On shared cores, elapsed time includes work of
         other ranks.
@@ -87,6 +87,7 @@ class MeasuredNetwork:
         """Return the measurements in the format of `hpcbench.comm.links.load`."""
         levels = {"within": self.within, "between": self.between}
         return {
+            "transport": "mpi",
             **{name: asdict(level.link) if level else None for name, level in levels.items()},
             "codecs": {name: asdict(speed) for name, speed in self.codecs.items()},
             "codecs_of_a_core": {name: asdict(speed) for name, speed in self.of_a_core.items()},
@@ -170,7 +171,7 @@ class _Softirq:
 
     @staticmethod
     def _read_seconds() -> float:
-        """Return the softirq seconds of all cores since boot on Linux; 0 on other systems."""
+        """Return the softirq seconds of all cores since boot on Linux, or 0 on other systems."""
         try:
             first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
         except OSError:
@@ -179,7 +180,7 @@ class _Softirq:
 
 
 def _list_peers_within(topology: Topology) -> list[int]:
-    """List for each rank the next rank on its node; the rank itself if it is alone."""
+    """List for each rank the next rank on its node, or the rank itself if it is alone."""
     peers = list(range(topology.ranks))
     for members in topology.members:
         for place, rank in enumerate(members):
@@ -198,7 +199,7 @@ def _list_peers_between(topology: Topology) -> list[int]:
 
 
 def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
-    """Measure messages that all ranks send to their peers concurrently; None without peers."""
+    """Measure messages that all ranks send to their peers concurrently, or None without peers."""
     rank = comm.rank
     sources = [source for source, peer in enumerate(peers) if peer == rank != source]
     if not any(peer != source for source, peer in enumerate(peers)):

@@ -1,4 +1,7 @@
-"""Command ``hpcbench bench network``, from options to tables and a file. All ranks run it; the first one prints."""
+"""Command ``hpcbench bench network``, from options to tables and a file.
+
+All ranks run the command, and the first rank prints.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +29,9 @@ def bench_network(
     Parameters
     ----------
     codecs
-        Codecs as in a study; empty for some of each family.
+        Codecs as in a study. If empty, some codecs of each family.
     ranks
-        Number of ranks to start on this machine; None if a launcher has started them.
+        Number of ranks to start on this machine, or None if a launcher has started them.
     max_mb
         Size of the library's largest collective in MiB.
     repeats

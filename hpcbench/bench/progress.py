@@ -26,7 +26,7 @@ def progress(
     Parameters
     ----------
     console
-        Console for the progress display; standard error by default.
+        Console for the progress display. The default is standard error.
     clock
         Monotonic clock in seconds.
     unit

@@ -60,7 +60,7 @@ class CollectiveRow:
     """Requested scheme. ``native`` is the faster of the library's two calls."""
     codec: str
     algorithm: str
-    """Algorithm of the call, or the library's call."""
+    """Algorithm used, or the library call for ``native``."""
     slices: int
     seconds: float
     """Median over repeats of the slowest rank's time."""
@@ -81,7 +81,7 @@ class CollectiveRow:
 
     @property
     def wire_share(self) -> float:
-        """Wire bytes per message byte; 1 if there are no messages."""
+        """Wire bytes per message byte, or 1 without messages."""
         return self.wire_bytes / self.message_bytes if self.message_bytes else 1.0
 
     @property

@@ -46,12 +46,12 @@ def rank() -> int:
 
 
 def start(ranks: int | None, command: str) -> int | None:
-    """Start the same command on ranks of this machine; return None if it already runs on ranks.
+    """Start the same command on ranks of this machine, and return None if it already runs on ranks.
 
     Parameters
     ----------
     ranks
-        Number of ranks; None if the user did not specify it.
+        Number of ranks, or None if the user did not specify it.
     command
         Command name for messages.
 

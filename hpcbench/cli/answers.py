@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from hpcbench.cli.options import Output, Plots, Sets, SiteName, offer_formats
+
 
 def report(
     paths: Annotated[
@@ -18,12 +20,9 @@ def report(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            metavar="table|md|latex|csv|json|html|junit",
-            help="Format; by default that of --output's suffix. html is a self-contained page, junit for CI servers.",
-        ),
+        offer_formats("table|md|latex|csv|json|html|junit", "html is a self-contained page, junit for CI servers."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    output: Output = None,
     tables: Annotated[
         str,
         typer.Option(
@@ -33,9 +32,7 @@ def report(
             "method. all leaves out published.",
         ),
     ] = "",
-    plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write all figures to, as SVG and PNG.")
-    ] = None,
+    plots: Plots = None,
     exports: Annotated[
         list[Path] | None,
         typer.Option(
@@ -110,14 +107,9 @@ def history(
             metavar="DATE", help="Leave out submissions before this day, such as 2026-11-01.", show_default=False
         ),
     ] = "",
-    format: Annotated[
-        str | None,
-        typer.Option(metavar="table|md|latex|json|html", help="Format; by default that of the suffix of --output."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
-    plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
-    ] = None,
+    format: Annotated[str | None, offer_formats("table|md|latex|json|html")] = None,
+    output: Output = None,
+    plots: Plots = None,
 ) -> None:
     """Show the speed of a study over weeks, and when it changed."""
     from hpcbench.report.history.show import parse_percent, show_history
@@ -128,7 +120,7 @@ def history(
 
 def predict(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
-    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    site: SiteName = None,
     measured: Annotated[
         Path | None,
         typer.Option(
@@ -144,9 +136,7 @@ def predict(
             help="Number of ranks, with more replicas of the same number of tokens; may be given several times."
         ),
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
-    ] = None,
+    sets: Sets = None,
     only: Annotated[
         str | None,
         typer.Option(metavar="EXPR", help="Only some runs, as for `hpcbench submit --only`.", show_default=False),
@@ -166,14 +156,9 @@ def predict(
             "torchtitan, fsdp, deepspeed, ...; a wrong name lists all. Options after commas: fp8 and shard=N.",
         ),
     ] = "hpcbench",
-    format: Annotated[
-        str | None,
-        typer.Option(metavar="table|md|latex|csv|json|html", help="Format; by default that of the suffix of --output."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
-    plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write figures to, as SVG and PNG.")
-    ] = None,
+    format: Annotated[str | None, offer_formats("table|md|latex|csv|json|html")] = None,
+    output: Output = None,
+    plots: Plots = None,
 ) -> None:
     """Predict the time, memory and traffic of a step. The exit status is 1 if a run does not fit in device memory."""
     from hpcbench.predict.results import predict_and_show
@@ -250,15 +235,17 @@ def tune(
     node_hours: Annotated[
         float | None, typer.Option(min=0.0, help="Largest number of node-hours.", show_default=False)
     ] = None,
-    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    site: SiteName = None,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Measured tables and earlier runs, as for `hpcbench predict`."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of the search; by default results/STUDY-tune.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Traces of the program, which predict gains: `hpcbench diagnose --run`."),
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the search; by default results/STUDY-tune.")] = None,
+    sets: Sets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and run nothing.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the result: .html, .md, .json or another format.")
@@ -268,5 +255,5 @@ def tune(
     from hpcbench.tune.command import TuneOptions
     from hpcbench.tune.command import tune as search_scheme
 
-    options = TuneOptions(loss_budget, max_runs, node_hours, site, measured, out, sets or (), dry_run, output)
+    options = TuneOptions(loss_budget, max_runs, node_hours, site, measured, traces, out, sets or (), dry_run, output)
     raise typer.Exit(search_scheme(study, options))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hpcbench.cli.options import Sets, SiteName
 from hpcbench.errors import UserError
 
 Root = Annotated[
@@ -16,7 +17,7 @@ Root = Annotated[
 
 def submit(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).", show_default=False)],
-    site: Annotated[str | None, typer.Option(help="Site by name or file; by default the study's.")] = None,
+    site: SiteName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the scripts and show what would run.")] = False,
     check: Annotated[
         bool,
@@ -25,9 +26,7 @@ def submit(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the numbered submissions; by default results/STUDY.")
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override the study: --set train.steps=50.")
-    ] = None,
+    sets: Sets = None,
     only: Annotated[
         str | None,
         typer.Option(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 6
+_ABI = 7
 FAMILIES = (
     "zfp",
     "mpc",
@@ -24,6 +24,8 @@ FAMILIES = (
     "rowsparse",
     "2:4",
     "grouped",
+    "mx",
+    "nvfp4",
 )
 """Codec families in the order of kernels/hb_names.h."""
 MALFORMED = 2**64 - 1

@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint
 from typing import cast
 
 from hpcbench.codecs.base import Codec
+from hpcbench.codecs.block_float import Mx, Nvfp4
 from hpcbench.codecs.cast import Cast
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.grouped import Grouped
@@ -32,6 +33,14 @@ def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
     return make
 
 
+def _mx(family: str) -> Callable[[str, Kernels | None], Codec]:
+    def make(parameter: str, build: Kernels | None) -> Codec:
+        element, _, rule = parameter.partition(":")
+        return Mx(family, element, rule or "floor", build)
+
+    return make
+
+
 _MAKERS: dict[str, Callable[[str, Kernels | None], Codec]] = {
     "none": lambda parameter, build: Identity(),
     "zfp": lambda parameter, build: ZfpCodec(int(parameter), build),
@@ -41,6 +50,10 @@ _MAKERS: dict[str, Callable[[str, Kernels | None], Codec]] = {
     "int4": _quant(4),
     "int3": _quant(3),
     "int2": _quant(2),
+    "mxfp8": _mx("mxfp8"),
+    "mxfp6": _mx("mxfp6"),
+    "mxfp4": lambda parameter, build: Mx("mxfp4", "e2m1", parameter, build),
+    "nvfp4": lambda parameter, build: Nvfp4(build),
     "sign": lambda parameter, build: Sign(int(parameter), build),
     "topk": lambda parameter, build: TopK(float(parameter), build),
     "threshold": lambda parameter, build: Threshold(float(parameter), build),

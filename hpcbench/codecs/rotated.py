@@ -27,7 +27,7 @@ class Rotated(Compiled):
     codec
         Codec for the rotated values, together with its kernels.
     size
-        Number of values that are rotated together: a power of two from 16 to 256.
+        Number of values that are rotated together: a power of two from 16 to 1024.
     signs
         Whether to first flip signs of the values, at random positions that are the same in each call. Without sign
         flips, the rotation of a constant has one large value.

@@ -21,9 +21,13 @@ GROUP_BLOCKS = (16, 32)
 """Valid block sizes of ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
 GROUP = 256
 """Number of values that share a maximum in these codecs."""
-ROTATIONS = (16, 32, 64, 128, 256)
+MX_ELEMENTS = {"mxfp8": ("e4m3", "e5m2"), "mxfp6": ("e2m3", "e3m2"), "mxfp4": ("e2m1",)}
+"""Element types of the MX formats. The first one is the default."""
+MX_RULES = ("floor", "ceil", "even", "rceil")
+"""Rules for the block scales of MX formats. The first one is the default."""
+ROTATIONS = (16, 32, 64, 128, 256, 512, 1024)
 """Valid rotation sizes: the number of values that are rotated together."""
-ROTATED = ("int8", "int4", "int3", "int2", "sign", "fp8e4m3", "fp8e5m2")
+ROTATED = ("int8", "int4", "int3", "int2", "sign", "fp8e4m3", "fp8e5m2", *MX_ELEMENTS, "nvfp4")
 """Codec families that support rotation."""
 
 
@@ -94,6 +98,16 @@ def _grouped(text: str, *, levels: bool = True) -> str | None:
     return f"{int(match[1])}/{GROUP}{match[2]}" if match and int(match[1]) in GROUP_BLOCKS else None
 
 
+def _mx(family: str) -> Callable[[str], str | None]:
+    def parameter(text: str) -> str | None:
+        element, _, rule = text.partition(":")
+        if element not in MX_ELEMENTS[family] or (rule not in MX_RULES and text != element):
+            return None
+        return text.removesuffix(":floor")
+
+    return parameter
+
+
 def _number(text: str, most: float) -> str | None:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text):
         return None
@@ -119,13 +133,22 @@ FAMILIES = {
     ),
     "int3": Family(_grouped, "int3:B/256 likewise", default="32/256"),
     "int2": Family(lambda text: _grouped(text, levels=False), "int2:B/256 and int2:B/256:stochastic", default="16/256"),
+    "mxfp8": Family(_mx("mxfp8"), "mxfp8:e4m3 and mxfp8:e5m2, then :ceil, :even or :rceil", default="e4m3"),
+    "mxfp6": Family(_mx("mxfp6"), "mxfp6:e2m3 and mxfp6:e3m2 likewise", default="e2m3"),
+    "mxfp4": Family(
+        lambda text: text if text in MX_RULES else None,
+        "mxfp4, mxfp4:ceil, mxfp4:even and mxfp4:rceil",
+        default="floor",
+        bare=True,
+    ),
+    "nvfp4": Family(_none, "nvfp4"),
     "sign": Family(_integer(BLOCKS), "sign:B likewise", default="1024"),
     "topk": Family(lambda text: _number(text, 1.0), "topk:F with a fraction 0 < F <= 1", default=None),
     "threshold": Family(lambda text: _number(text, 3e38), "threshold:T with T > 0", default=None),
     "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
     "2:4": Family(_none, "2:4"),
 }
-_ROTATION = "rotateN+CODEC or hadamardN+CODEC with N a power of two from 16 to 256"
+_ROTATION = "rotateN+CODEC or hadamardN+CODEC with N a power of two from 16 to 1024"
 FORMS = ", ".join((*(family.forms for family in FAMILIES.values()), _ROTATION))
 
 

@@ -13,7 +13,7 @@ class JobEnergy:
     joules: float
     """Energy of the job in joules."""
     seconds: float | None
-    """Duration of the job in seconds; None if accounting does not report it."""
+    """Duration of the job in seconds, or None if accounting does not report it."""
 
 
 def accounts(root: Path) -> dict[str, JobEnergy]:

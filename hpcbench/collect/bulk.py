@@ -85,7 +85,7 @@ class LineShape:
 
 
 def shape_of(raw: bytes) -> LineShape | None:
-    """Return the shape of a step line that `step_line.parse` has read; None if its notation is unusual."""
+    """Return the shape of a step line that `step_line.parse` has read, or None if its notation is unusual."""
     if len(raw) > _LONGEST or not raw.isascii():
         return None
     head, *parts = raw.decode().removesuffix("\r").removesuffix(" |").split(" | ")

@@ -62,7 +62,7 @@ class Jobs:
         self._took = 0.0
         self._soon = _SOON
         self.silent: str | None = None
-        """Why the last scheduler query failed; None if it succeeded."""
+        """Why the last scheduler query failed, or None if it succeeded."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:

@@ -172,7 +172,7 @@ class _Reader:
     def _take_wide(self, table: Microbenchmark) -> None:
         """Read rows that contain more words than the heading contains columns.
 
-        The first quantity is always read. Later ones are read only if the column order of the tool is known.
+        The first quantity is always read. Later quantities are read only if the column order of the tool is known.
         """
         assert self._heading is not None
         widths = [len(cells) for cells, _ in self._wide]
@@ -197,7 +197,7 @@ def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:
 
 
 def _first(heading: Heading, cells: list[str], line: int) -> TableRow | None:
-    """Return the row with only its first quantity, and the result of its check if there is one."""
+    """Return the row with only its first quantity, and the result of its check, if any."""
     leading = _leading(heading)
     verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
     figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]

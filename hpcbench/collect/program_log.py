@@ -195,7 +195,7 @@ def feed_all(path: Path, form: LogForm) -> ProgramReader:
 
 
 def form_of(settings: LoggedSettings) -> LogForm | None:
-    """Return the log format of a run's program; None if the run does not start a user's program."""
+    """Return the log format of a run's program, or None if the run does not start a user's program."""
     form = settings.program.log
     if isinstance(form, dict):
         return LogLines.model_validate(form)

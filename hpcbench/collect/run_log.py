@@ -43,9 +43,11 @@ class RunLog:
     starts: int = 0
     running_means: set[str] = field(default_factory=set)
     """Quantities whose value at a step is the mean over all steps so far."""
+    precisions: dict[str, str] = field(default_factory=dict)
+    """Lowest number formats that another framework's log states, keyed by ``comm`` and ``linear``."""
 
     def event(self, kind: type[E]) -> E | None:
-        """Return the last event of this kind; None if there is none."""
+        """Return the last event of this kind, or None if there is none."""
         return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def read_event(self, kind: type[E]) -> E:
@@ -59,7 +61,7 @@ class RunLog:
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks in the environment event; empty if the log does not contain the event."""
+        """The ranks in the environment event. Empty if the log does not contain the event."""
         return self.read_event(Environment).world or ()
 
     @property
@@ -77,7 +79,7 @@ class RunLog:
 
     @property
     def resumed_from(self) -> int:
-        """Step of the checkpoint from which the run continued; 0 if there was no checkpoint."""
+        """Step of the checkpoint from which the run continued, or 0 if there was no checkpoint."""
         return max(self.read_event(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
@@ -101,7 +103,7 @@ class RunLog:
     def evaluations(self) -> dict[int, float]:
         """Validation losses, keyed by the step after which they were computed.
 
-        If a step has several, the last one is used.
+        If a step has several losses, the last is used.
         """
         losses: dict[int, float] = {}
         for event in self.events:
@@ -110,7 +112,7 @@ class RunLog:
         return losses
 
     def final_loss(self) -> float | None:
-        """Return the validation loss after the last planned step; None if there is none."""
+        """Return the validation loss after the last planned step, or None if there is none."""
         planned = self.planned_steps
         return None if planned is None else self.evaluations.get(planned)
 

@@ -42,7 +42,7 @@ class Steps(Mapping[int, Step]):
         return record
 
     def extend(self, columns: Mapping[str, "array[Any]"]) -> bool:
-        """Store many records at once if the step numbers increase; otherwise store none.
+        """Store many records at once if the step numbers increase. Otherwise store none.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class _Column:
     def __init__(self, name: str) -> None:
         self.values: array[Any] = array(TYPECODES[name])
         self.present: bytearray | None = None
-        """Whether each row has a value; None if all rows do."""
+        """Whether each row has a value, or None if all rows do."""
 
     def extend(self, row: int, values: "array[Any]") -> None:
         """Store values from `row` on. Skipped rows have no value."""
@@ -169,6 +169,6 @@ class _Column:
         self.values.extend(values)
 
     def at(self, row: int) -> Any:
-        """Return the value of a row; None if it is missing."""
+        """Return the value of a row, or None if it is missing."""
         there = row < len(self.values) and (self.present is None or self.present[row])
         return self.values[row] if there else None

@@ -54,7 +54,7 @@ class RunResult:
     given: bool = False
     """Whether the user specified the scheme and pairing, without a plan."""
     submission: str = ""
-    """Label of the submission if a report contains several submissions of one study; otherwise empty."""
+    """Label of the submission if a report contains several submissions of one study. Otherwise empty."""
 
     @property
     def state(self) -> State:
@@ -76,7 +76,7 @@ class Submission:
     plan: RunPlan
     runs: list[RunResult]
     parts: tuple["Submission", ...] = ()
-    """The submissions that were combined into this one; empty for a single submission."""
+    """The submissions that were combined into this one. Empty for a single submission."""
 
 
 def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:

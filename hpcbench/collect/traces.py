@@ -8,13 +8,13 @@ from hpcbench.contract.trace import StepTrace
 
 
 def directory_of(run: RunResult) -> Path | None:
-    """Return the trace directory of a run; None if the run was not traced."""
+    """Return the trace directory of a run, or None if the run was not traced."""
     directory = run.log.path.parent / trace.DIRECTORY if run.log else None
     return directory if directory is not None and directory.is_dir() else None
 
 
 def traces_of(run: RunResult) -> list[StepTrace]:
-    """Return the traces of the run's ranks, in rank order; none if the run was not traced.
+    """Return the traces of the run's ranks, in rank order. Empty if the run was not traced.
 
     Raises
     ------

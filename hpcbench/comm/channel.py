@@ -61,6 +61,12 @@ class Channel:
     """Minimum size in bytes of encoded messages. For a collective, this is the size of the whole vector."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
+    low_rank: int = 0
+    """Rank of the approximation that gradients are sent as; 0 for whole gradients."""
+    feedback_average: float = 0.0
+    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    feedback_reset: int = 0
+    """Number of updates after which residuals become zero; 0 for never."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -78,16 +84,20 @@ class Channel:
         return (*traffic, self.axis) if self.axis else traffic
 
     def __post_init__(self) -> None:
-        if refusal := self._treatment.refusal:
+        if refusal := self.treatment.refusal:
             raise ValueError(f"channel {self.dimension.value}: {refusal}")
 
     @property
-    def _treatment(self) -> Treatment:
-        return Treatment(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes)
+    def treatment(self) -> Treatment:
+        """The treatment of the next message."""
+        return Treatment(
+            *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
+            *(self.feedback_average, self.feedback_reset),
+        )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
         """Return why a message is not encoded, or None if it is encoded."""
-        return self._treatment.plain_because(nbytes, one_node=one_node)
+        return self.treatment.plain_because(nbytes, one_node=one_node)
 
     def describe(self, tensors: MessageTensors) -> "Channel":
         """Return a channel for a message that contains these tensors.
@@ -98,7 +108,7 @@ class Channel:
         return self if self.sampler is None else replace(self, tensors=tensors)
 
     def sample(self, operation: str, place: Place, values: Sequence[Any]) -> None:
-        """Pass a message that is about to be sent to the sampler, if there is one."""
+        """Pass a message to the sampler, if any, immediately before sending."""
         if self.sampler is not None:
             self.sampler.count(operation, place, values, self.travels_as(values[0].dtype), self.tensors)
 
@@ -111,15 +121,19 @@ class Channel:
         return dtype if self.dtype is None else self.dtype
 
 
-def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None) -> Channel:
+def resolve_channel(
+    scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | None, *, step: int | None = None
+) -> Channel:
     """Create a channel for one kind of traffic of a scheme.
 
     Parameters
     ----------
     dtype
         Dtype that values are rounded to before encoding. If None, the dtype is unchanged.
+    step
+        Number of the step, from 1. None stands for a step after all changes of the scheme.
     """
-    treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype))
+    treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype), step=step)
     dimension, phase, kind, *axis = traffic
     return Channel(
         Dimension(dimension),
@@ -131,5 +145,16 @@ def resolve_channel(scheme: Scheme, traffic: Traffic, dtype: np.dtype[Any] | Non
         dtype=dtype,
         min_bytes=treatment.min_bytes,
         between_nodes=treatment.between_nodes,
+        low_rank=treatment.low_rank,
+        feedback_average=treatment.feedback_average,
+        feedback_reset=treatment.feedback_reset,
         axis="".join(axis),
     )
+
+
+def change_treatment(channel: Channel, treatment: Treatment) -> None:
+    """Treat the further messages of a channel in another way. Counters, recorder and sampler are kept."""
+    channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
+    channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
+    channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset
+    channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes

@@ -180,7 +180,7 @@ def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel
 
 
 def _piece_bytes(member: Member, buf: Array, channel: Channel) -> list[int]:
-    """Return the bytes of each rank's piece of a vector, in the dtype in which values are sent."""
+    """Return the size in bytes of each rank's piece of a vector, in the dtype in which values are sent."""
     width = channel.travels_as(buf.dtype).itemsize
     return [count_elements(piece) * width for piece in cut_evenly(buf.size, member.size)]
 

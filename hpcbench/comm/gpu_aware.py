@@ -89,7 +89,7 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     environment
         Environment variables of the process.
     kinds
-        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated; empty if the library does not provide
+        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated. Empty if the library does not provide
         this info.
     """
     silent = Awareness(

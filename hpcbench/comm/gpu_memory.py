@@ -1,4 +1,4 @@
-"""Messages of GPU arrays. Values are encoded, decoded and summed on the GPU; only wire bytes pass through the host.
+"""Messages of GPU arrays. Values are encoded, decoded and summed on the GPU. Only wire bytes pass through the host.
 
 With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise they are copied to pinned host
 memory after encoding, and back before decoding. MPI libraries ignore streams. Therefore a message is passed to MPI only
@@ -29,7 +29,7 @@ class DeviceMessage:
     wire
         The encoded bytes on the device.
     pending
-        The work that creates the message; None when the work is done.
+        The work that creates the message, or None when the work is done.
     """
 
     def __init__(self, content: Any, wire: DeviceArray, wire_bytes: int) -> None:

@@ -40,7 +40,7 @@ class Group:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Supported memory. By default, host memory and GPU memory without GPU-aware MPI.
+        Supported memory. The default is host memory, and GPU memory without GPU-aware MPI.
     parent
         The group that contains this group. Its topology and its sums of 16-bit values are reused.
     """
@@ -88,6 +88,11 @@ class Group:
         for part in self._parts:
             part.free()
         self._own.free()
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether `send` and `recv` of GPU arrays need the same order on both ranks, because NCCL has no tags."""
+        return self._own.streamed is not None
 
     @property
     def rank(self) -> int:
@@ -209,6 +214,8 @@ class Group:
 
     def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
         """Encode `buf` and send it. The caller may change `buf` immediately.
+
+        Over NCCL, both ranks must start the messages between them in the same order (`needs_order`).
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ selected without measurements.
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,8 @@ class Links:
 
     If empty, they apply to any topology.
     """
+    transport: str = "mpi"
+    """Library whose messages were measured."""
     typical: Speed = Speed(4e9, 4e9, 10e-6, 0.5)
     """Assumed speed of an unmeasured codec."""
 
@@ -85,6 +87,21 @@ class Links:
             return False
         nearest = min(sizes, key=lambda size: abs(math.log(size / max(nbytes, 1))))
         return (operation, nearest) in self.blocking
+
+    def over(self, transport: str) -> "Links":
+        """Return the links for a run over a transport. Times of collectives over another transport do not apply."""
+        if self.transport == transport:
+            return self
+        return replace(self, native=(), measured=(), blocking=())
+
+    def other_transport(self, transport: str) -> str | None:
+        """Return why the measurements do not describe a transport, or None if they do."""
+        if self.transport == transport:
+            return None
+        return (
+            f"measured over {self.transport}, but the run uses {transport}: its times of collectives are not used, and "
+            "its speeds of links and codecs, from which plans are chosen, may not apply"
+        )
 
     def foreign(self, topology: Topology) -> str | None:
         """Return why the measured times do not apply to a topology, or None if they apply."""
@@ -103,7 +120,9 @@ def shape(topology: Topology) -> tuple[int, ...]:
 
 
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
-    """Interpolate the time at `nbytes` on logarithmic scales. Return None far from the measured sizes.
+    """Interpolate the time at `nbytes` on logarithmic scales.
+
+    The result is None if the size is far from the measured sizes.
 
     Parameters
     ----------
@@ -156,6 +175,7 @@ def load(path: Path) -> Links:
             ),
             blocking=tuple((str(op), int(size)) for op, size in raw.get("blocking", ())),
             ranks_per_node=tuple(int(ranks) for ranks in raw.get("ranks_per_node", ())),
+            transport=str(raw.get("transport", "mpi")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(

@@ -54,7 +54,7 @@ class Member:
     calls : Calls
         Calls in flight.
     streamed : StreamedCalls or None
-        Calls on GPU arrays if NCCL transports them; None if MPI does.
+        Calls on GPU arrays if NCCL transports them, or None if MPI does.
     """
 
     def __init__(

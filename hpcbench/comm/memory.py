@@ -1,7 +1,7 @@
 """Memory that holds an operation's values. Messages are created from these values and written to this memory.
 
-The executor uses steps and requests; a memory uses bytes. Therefore one executor handles both host and GPU arrays. Host
-calls finish immediately; GPU messages become ready later (gpu_memory.py).
+The executor uses steps and requests, whereas a memory uses bytes. Therefore one executor handles both host and GPU
+arrays. Host calls finish immediately, whereas GPU messages become ready later (gpu_memory.py).
 """
 
 import time
@@ -54,7 +54,7 @@ class Tally(MessageCounts):
 
 
 class Message(Protocol):
-    """A part of a vector in the form that is sent."""
+    """Wire form of a part of a vector."""
 
     @property
     def pending(self) -> Pending | None:

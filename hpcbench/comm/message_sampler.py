@@ -112,7 +112,7 @@ class ChannelSampler:
         self.seen = 0
 
     def begin(self, chosen: frozenset[int]) -> None:
-        """Begin a step. Count its messages, and sample the messages with the chosen indices."""
+        """Begin a step. Its messages are counted, and the messages with the chosen indices are sampled."""
         self._chosen, self._is_counting, self._number = chosen, True, 0
 
     def end(self) -> None:

@@ -1,10 +1,11 @@
-"""Point-to-point messages of a group. They start in the caller's thread and use tags chosen by the caller."""
+"""Point-to-point messages of a group. They start in the caller's thread and use tags chosen by the caller.
+
+NCCL has no tags. Over NCCL, both ranks start the messages between them in the same order.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from hpcbench.comm import steps
 from hpcbench.comm.arrays import Array
@@ -23,7 +24,6 @@ from hpcbench.contract.shards import ElementRange
 
 def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
     """Encode `buf` and send it. If `buf` is a contribution to a sum, `feedback` may contain its residuals."""
-    _refuse_pairs(member, buf)
     todo = steps.message(to=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     if feedback is not None:
         todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
@@ -32,7 +32,6 @@ def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feed
 
 def recv(member: Member, buf: Array, peer: int, tag: int, channel: Channel) -> Work:
     """Receive a message into `buf`."""
-    _refuse_pairs(member, buf)
     todo = steps.message(of=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
     return _begin(member, buf, buf, todo, tag, channel)
 
@@ -104,15 +103,6 @@ def _begin(
     work = member.calls.at_once(slice_, channel, place, call.tally, how="direct", plain=plain)
     place.settle()
     return work
-
-
-def _refuse_pairs(member: Member, buf: Array) -> None:
-    """Raise ValueError for point-to-point messages over NCCL, because two ranks may start them in different orders.
-
-    NCCL has no tags. If two ranks both begin with a send, they may deadlock.
-    """
-    if member.streamed is not None and not isinstance(buf, np.ndarray):
-        raise ValueError("messages between two ranks do not travel over NCCL: use train.transport mpi")
 
 
 def _any_plain(todo: Sequence[PlanStep]) -> bool:

@@ -1,8 +1,8 @@
 """The MPI library's own collectives, the baseline for all schemes.
 
 Calls are nonblocking, so that the run decides how to wait. Blocking calls, which may be faster, are used if no other
-operation is in flight. The library chooses the algorithm. The counted bytes are those of a bandwidth-optimal algorithm.
-Sums of 16-bit values are implemented in `half_sums`.
+operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm. Sums
+of 16-bit values are implemented in `half_sums`.
 """
 
 from typing import Any

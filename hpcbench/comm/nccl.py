@@ -5,6 +5,7 @@ AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here,
 return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -152,6 +153,8 @@ class CupyCommunicator(Communicator):
         self._comm.destroy()
 
 
+_OLDEST = 22600
+"""First version with NCCL_LAUNCH_ORDER_IMPLICIT."""
 _BYTES, _SUM = TYPES[np.dtype(np.uint8)], OPERATIONS[0][1]
 
 
@@ -203,8 +206,21 @@ def load() -> Any:
 
 
 def connect(comm: MPI.Comm) -> Communicator:
-    """Create the NCCL communicator for the ranks of an MPI communicator (a collective call)."""
+    """Create the NCCL communicator for the ranks of an MPI communicator (a collective call).
+
+    Raises
+    ------
+    UserError
+        NCCL is missing or too old.
+    """
     nccl = load()
+    if (version := nccl.get_version()) < _OLDEST:
+        raise UserError(
+            f"train.transport: operations of several communicators of NCCL {version_text(version)} may deadlock: "
+            f"install NCCL {version_text(_OLDEST)} or later, or set train.transport to mpi"
+        )
+    # communicators of several groups are in use at once: NCCL runs their operations in the order of the host's calls
+    os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
     identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
     return CupyCommunicator(nccl, identity, comm.rank, comm.size)
 

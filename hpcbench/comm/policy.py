@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 
 from hpcbench.codecs.registry import get_codec
-from hpcbench.comm.channel import Channel, resolve_channel
+from hpcbench.comm.channel import Channel, change_treatment, resolve_channel
 from hpcbench.comm.message_sampler import MessageSampler
 from hpcbench.comm.recorder import Recorder
-from hpcbench.contract.scheme import Scheme
+from hpcbench.comm.rounding import is_half
+from hpcbench.contract.scheme import Scheme, Treatment
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, find_content
 
 
 class Policy:
     """The channels of a scheme: one codec for each dimension, phase and kind. The last matching rule applies.
+
+    Rules may begin and end at steps. Then `begin_step` changes the channels.
 
     Parameters
     ----------
@@ -28,6 +31,7 @@ class Policy:
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
         self._scheme = scheme
         self._dtypes = dtypes or {}
+        self._step = 1
         self._channels: dict[Traffic, Channel] = {}
         self._recorder: Recorder | None = None
         self._sampler: MessageSampler | None = None
@@ -39,10 +43,37 @@ class Policy:
         """
         key: Traffic = (dimension, phase, kind, axis) if axis else (dimension, phase, kind)
         if key not in self._channels:
-            self._channels[key] = resolve_channel(self._scheme, key, self._dtypes.get(find_content(key) or ""))
+            self._channels[key] = resolve_channel(self._scheme, key, self._dtype_of(key), step=self._step)
             self._give_recorder(self._channels[key])
             self._give_sampler(self._channels[key])
         return self._channels[key]
+
+    def begin_step(self, step: int) -> None:
+        """Treat the messages of the channels as the scheme's rules say for a step, which is numbered from 1."""
+        self._step = step
+        if len(self._scheme.change_steps) > 1:
+            for traffic, channel in self._channels.items():
+                change_treatment(channel, self._treatment(traffic, step))
+
+    def has_changed(self, channel: Channel) -> bool:
+        """Return whether messages of a channel are treated differently in this step than in the previous step."""
+        step = self._step
+        return step > 1 and self._treatment(channel.traffic, step) != self._treatment(channel.traffic, step - 1)
+
+    def treatments(self, channel: Channel) -> list[Treatment]:
+        """List the different treatments of a channel's messages in all steps, in order of first use."""
+        half = self._is_half(channel.traffic)
+        return list(dict.fromkeys(self._scheme.schedule(channel.traffic, half=half).values()))
+
+    def _treatment(self, traffic: Traffic, step: int) -> Treatment:
+        return self._scheme.treatment(traffic, half=self._is_half(traffic), step=step)
+
+    def _is_half(self, traffic: Traffic) -> bool:
+        dtype = self._dtype_of(traffic)
+        return dtype is not None and is_half(dtype)
+
+    def _dtype_of(self, traffic: Traffic) -> np.dtype[Any] | None:
+        return self._dtypes.get(find_content(traffic) or "")
 
     def named(self, name: str) -> Channel:
         """Return the channel with this name, which is the traffic's fields joined by spaces."""

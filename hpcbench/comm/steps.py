@@ -71,7 +71,7 @@ Pieces = Sequence[ElementRange]
 def _step(
     name: str, stage: int, coded: bool, combine: Combine, sends: Sequence[PeerSpan], receives: Sequence[PeerSpan]
 ) -> list[PlanStep]:
-    """Return a list with the step without its empty parts. If no parts remain, return an empty list."""
+    """Return a list that contains the step without empty parts, or an empty list if no parts remain."""
     sends = tuple(part for part in sends if part.span.size)
     receives = tuple(part for part in receives if part.span.size)
     return [PlanStep(name, stage, coded, combine, sends, receives)] if sends or receives else []

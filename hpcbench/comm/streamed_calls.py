@@ -60,6 +60,8 @@ class StreamWork(Work):
         place, self._on = self._on, None
         if place is None:
             return
+        if all(end.done() for _, end in self._spans):  # a sent copy is then free before the clock is settled
+            self._arrays = None
         start = place.clock.mark()
         place.follow([end for _, end in self._spans])
         self._channel.counters.add_messages(self._tally)  # codec times are not known yet
@@ -131,7 +133,7 @@ class StreamedCalls:
         plain: bool,
         may_change: bool = False,
     ) -> Work:
-        """Carry out this rank's steps of a plan.
+        """Execute this rank's steps of a plan.
 
         Parameters
         ----------

@@ -71,11 +71,30 @@ def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: Ca
 
 
 def explain_undecidable(scheme: Scheme) -> str | None:
-    """Return why a scheme cannot be applied to a program; None if it can. The pass of a program's calls is unknown."""
+    """Return why a scheme cannot be applied to a program, or None if it can.
+
+    The pass and the step of a program's calls are unknown.
+    """
     if scheme.optimizer is not None:
         return "it sets an optimizer, and the program has its own: use another scheme"
     if scheme.algorithm == "homomorphic":
         return "algorithm homomorphic needs the MPI library to sum: use algorithm encoded"
+    for k, rule in enumerate(scheme.all_rules):
+        if rule.from_step > 1 or rule.until_step is not None:
+            return (
+                f"{scheme.name_rule(k)} has from_step or until_step, but a program's calls do not show their step: "
+                "leave them out"
+            )
+        if rule.feedback_average or rule.feedback_reset:
+            return (
+                f"{scheme.name_rule(k)} averages or resets errors, for which a program's calls lack their step: leave "
+                "feedback_average and feedback_reset out"
+            )
+        if rule.low_rank:
+            return (
+                f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave it out, or "
+                "use PyTorch's PowerSGD hook (scheme ddp-hook)"
+            )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:
             treatments = {scheme.treatment(traffic, half=True) for traffic in list_traffic(dimension, call)}

@@ -24,7 +24,7 @@ class Claim:
     start: str | None
     """Start time in UTC, ISO 8601."""
     end: str | None
-    """End time; None if the script did not write it."""
+    """End time, or None if the script did not write it."""
 
 
 def read_claims(directory: Path) -> list[Claim]:
@@ -59,7 +59,7 @@ def _read(place: Path, number: int) -> Claim:
 
 
 def find_double_claim(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:
-    """Return two claims that overlapped between `start` and `end`; None if there are none."""
+    """Return two claims that overlapped between `start` and `end`, or None if no claims overlapped."""
     begin, over = parse_time(start), parse_time(end)
     claims = read_claims(directory)
     if begin is None or over is None:

@@ -76,7 +76,7 @@ class Complaint:
 
 
 def read_lines(path: Path) -> Iterator[OutputLine]:
-    """Yield the nonempty lines of launchers and libraries; none if the file does not exist."""
+    """Yield the nonempty lines of launchers and libraries. A missing file yields no lines."""
     places: dict[str, int] = {}
     try:
         with path.open("rb") as stream:
@@ -97,7 +97,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
 
 
 def find_first_complaint(path: Path) -> Complaint | None:
-    """Return the first line with a complaint, or the first useful line if no line complains.
+    """Return the first line with a complaint. Without complaints, return the first useful line.
 
     Wrapped sentences are joined.
     """
@@ -169,7 +169,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return the index of the first line of the enclosing message between rulers; None outside such a message."""
+    """Return the index of the first line of the enclosing message between rulers, or None outside such a message."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):

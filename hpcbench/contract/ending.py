@@ -30,7 +30,7 @@ class Ending:
     """State reported by the end event."""
     reason: str = ""
     end_line: int | None = None
-    """Line number of the end event; None if there is no such event."""
+    """Line number of the end event, or None if there is no such event."""
     step: int | None = None
     """Last step number in the log."""
     steps: int | None = None
@@ -53,7 +53,7 @@ class Ending:
 
 
 def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
-    """Read the end of a log; None if the file does not exist.
+    """Read the end of a log, or None if the file does not exist.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _line_ends(stream: BinaryIO) -> int:
 
 
 def read_tail(path: Path, size: int = _TAIL) -> list[str]:
-    """Return the lines in the last `size` bytes of a file; an empty list if the file does not exist."""
+    """Return the lines in the last `size` bytes of a file, or an empty list if the file does not exist."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)

@@ -42,7 +42,7 @@ class Exceptions:
                 self._lines.append(line)
 
     def cause(self, ranks: Collection[str] = ()) -> OutputLine | None:
-        """Return the exception of the rank that failed first; None if there are no exceptions except those of victims.
+        """Return the exception of the rank that failed first, or None if only victims raised exceptions.
 
         Parameters
         ----------

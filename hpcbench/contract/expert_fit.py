@@ -5,7 +5,7 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_expert_misfit(model: Model, train: Train, *, ep: int, tensor: str, cp: int) -> Misfit | None:
-    """Return the first expert constraint that the settings violate; None if they satisfy all.
+    """Return the first expert constraint that the settings violate, or None if they satisfy all.
 
     Experts support data and pipeline parallelism, 1-D tensor parallelism, all ZeRO stages, offload, gradient
     accumulation and recomputation. Experts that drop no tokens also support context parallelism.

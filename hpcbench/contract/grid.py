@@ -194,7 +194,7 @@ class Grid:
         return index
 
     def others(self, axes: Axes) -> Axes:
-        """Return all axes of the grid except the given ones."""
+        """Return all axes of the grid except the given axes."""
         return tuple(axis for axis in self.axes if axis not in axes)
 
     def list_sharing_axes(self, cuts: tuple[Axes, ...]) -> Axes:
@@ -228,7 +228,7 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Number that must divide the micro-batch size, so that no sample is split."""
+        """Required divisor of the micro-batch size, so that no sample is split."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))

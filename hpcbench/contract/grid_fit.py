@@ -6,7 +6,7 @@ from hpcbench.contract.training import Model, Train
 
 
 def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int) -> Misfit | None:
-    """Return the first grid constraint that the settings violate; None if they satisfy all.
+    """Return the first grid constraint that the settings violate, or None if they satisfy all.
 
     Mode 1d has no constraints. In other modes, shards have equal sizes, and samples and heads are not split. Therefore
     attention needs no messages.

@@ -34,7 +34,7 @@ class SubmissionRecord:
     answered: bool = True
     """Whether the scheduler returned the job ID."""
     cancelled: str | None = None
-    """Time at which hpcbench cancelled the job; None if it did not."""
+    """Time at which hpcbench cancelled the job, or None if it did not."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class SchedulerAnswer:
     exit: int | None = None
     """Exit status of the script, if the scheduler reports it."""
     restarts: int | None = None
-    """Number of restarts by the scheduler; None if the scheduler does not report it."""
+    """Number of restarts by the scheduler, or None if the scheduler does not report it."""
     since: float = 0.0
     """Time at which the scheduler first reported the state, in seconds since 1970."""
     absent: float | None = None
-    """Time of the first answer without the job, in seconds since 1970; None if the last answer contained the job."""
+    """Time of the first answer without the job, in seconds since 1970, or None if the last answer contained the job."""
     ended: int = 0
-    """Attempt that had already ended (by its status file) when the scheduler was queried; 0 if there is none."""
+    """Attempt that had already ended (by its status file) when the scheduler was queried, or 0 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ def resolve_job_state(
     mark
         Status file of the job. It is ignored if an attempt before the last submission wrote it.
     record
-        Last submission of the job; None if the script was started manually.
+        Last submission of the job, or None if the script was started manually.
     answer
-        Last scheduler answer about the job; None before the first answer.
+        Last scheduler answer about the job, or None before the first answer.
     requeue
         Whether the job may return to its queue.
     silent
-        Why the scheduler query failed; None if it succeeded.
+        Why the scheduler query failed, or None if it succeeded.
     clock
         Current time in seconds since 1970.
     """
@@ -182,7 +182,7 @@ def _judge(
 
 
 def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
-    """Return the status of a job that the scheduler restarts after its `times`-th end; None if it is not restarted."""
+    """Return the status of a job that is restarted after its `times`-th end, or None if it is not restarted."""
     if mark.exit == 0 or answer is None or answer.absent is not None:
         return None
     later = answer.ended == mark.attempt

@@ -99,7 +99,7 @@ class Partition(Section):
 
 
 class _Replicas(Section):
-    """The dimension that a layout adds. In files, fields of the second base class come first."""
+    """Dimension that `Layout` adds to `Partition`. In files, fields of the second base class come first."""
 
     dp: Count = Field(1, description="Data-parallel size.")
 
@@ -143,7 +143,7 @@ class Layout(Partition, _Replicas):
 
 
 def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Return the first partition constraint that the settings violate; None if they satisfy all."""
+    """Return the first partition constraint that the settings violate, or None if they satisfy all."""
     if model.hidden % model.heads:
         return Misfit(
             ("model", "heads"),
@@ -224,7 +224,7 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
 
 
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Return why context parallelism cannot split the samples; None if it can.
+    """Return why context parallelism cannot split the samples, or None if it can.
 
     All ranks hold the same number of positions. A ring splits them into two pieces per rank. Ulysses requires whole
     heads per rank.
@@ -267,7 +267,7 @@ def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
 
 
 def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
-    """Return why the batch cannot be divided among the layout's replicas; None if it can."""
+    """Return why the batch cannot be divided among the layout's replicas, or None if it can."""
     if layout.dp % layout.ep:
         return Misfit(
             ("layout", "ep"),

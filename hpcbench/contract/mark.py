@@ -21,22 +21,22 @@ class Mark:
     """The content of a status file."""
 
     state: str
-    """``running``, ``ended``, or (only jobs) ``requeued``; empty if the file contains no state."""
+    """``running``, ``ended``, or (only jobs) ``requeued``. Empty if the file contains no state."""
     attempt: int = 1
     exit: int | None = None
-    """Exit status; None before the end."""
+    """Exit status, or None before the end."""
     start: str | None = None
     """Start time in UTC, ISO 8601."""
     end: str | None = None
-    """End time; None before the end."""
+    """End time, or None before the end."""
     id: str | None = None
     """Scheduler ID of the attempt."""
     host: str | None = None
     """Host of the job script."""
     hosts: tuple[str, ...] | None = None
-    """Nodes of the job; only in status files of jobs."""
+    """Nodes of the job (only in status files of jobs)."""
     job: str | None = None
-    """Job of the run; only in status files of runs."""
+    """Job of the run (only in status files of runs)."""
     limit: str | None = None
     """Limit that the run reached: the study's ``run_limit``, or its part of the job's ``walltime``."""
     why: str | None = None
@@ -77,7 +77,7 @@ def parse_mark(data: Any) -> Mark:
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """Read the status file in the directory of a job or a run; None if there is none.
+    """Read the status file in the directory of a job or a run, or return None if it is missing.
 
     If the file cannot be read, the state is empty.
     """

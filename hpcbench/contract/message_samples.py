@@ -24,7 +24,7 @@ class MessagePart:
     """A tensor in a message, in row-major order."""
 
     name: str
-    """Parameter name; empty if the message is a single tensor."""
+    """Parameter name. Empty if the message is a single tensor."""
     shape: tuple[int, ...]
     begin: int
     """Index of the tensor's first value in the message."""
@@ -42,7 +42,7 @@ class SampledMessage:
     dtype: str
     """Name of the dtype, such as ``bfloat16``."""
     size: int
-    """Number of values in the complete message. The file may contain only the first ones."""
+    """Number of values in the complete message. The file may contain only the first values."""
     parts: tuple[MessagePart, ...]
     values: bytes
 

@@ -6,7 +6,7 @@ from hpcbench.codecs import spec
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Misfit
-from hpcbench.contract.training import Train
+from hpcbench.contract.training import UNFLUSHED, Train
 
 VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
 """Codec families with variable message sizes."""
@@ -15,7 +15,7 @@ VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
 def find_nccl_misfit(
     train: Train, layout: Layout, scheme: NamedScheme, device: Literal["cpu", "cuda"]
 ) -> Misfit | None:
-    """Return the first constraint of `train.transport` nccl that a run violates; None if it satisfies all.
+    """Return the first constraint of `train.transport` nccl that a run violates, or None if it satisfies all.
 
     Features without NCCL support are refused. Otherwise traffic that silently used MPI would be compared with traffic
     over NCCL.
@@ -25,9 +25,17 @@ def find_nccl_misfit(
     path = ("train", "transport")
     if device == "cpu":
         return Misfit(path, "nccl carries arrays of GPUs, but the device is cpu: use mpi, or a site with device cuda")
-    if layout.pp > 1:
+    if train.schedule in UNFLUSHED and layout.pp > 1:
         return Misfit(
-            path, f"nccl has no messages between the {layout.pp} stages of a pipeline: use mpi, or set layout.pp to 1"
+            path,
+            f"schedule {train.schedule} sends headers with its activations, in an order that NCCL cannot keep without "
+            "tags: use mpi, or schedule 1f1b",
+        )
+    if train.sync != "all-reduce":
+        return Misfit(
+            path,
+            f"the parameter server of sync {train.sync} receives from any rank, which NCCL cannot do: use mpi, or sync "
+            "all-reduce",
         )
     if train.offload:
         return Misfit(

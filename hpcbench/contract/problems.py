@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from hpcbench.contract.section import DIRECTORY, LABEL, LINE, NAME, OPTION, PATH, SHARE, VARIABLE
+from hpcbench.contract.section import DIRECTORY, LABEL, LINE, MAIL, NAME, OPTION, PATH, SHARE, VARIABLE
 from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -45,6 +45,7 @@ _MEANT = {
 """Scheduler terms, and the corresponding keys in hpcbench's files."""
 PATTERN_REMEDIES = {
     NAME: "is not a name: use at most 64 letters, digits and . _ -, and start with a letter or digit",
+    MAIL: "is not a mail address or user name: use one address of letters, digits and . _ + - @",
     LABEL: "is not a name: use at most 128 letters, digits and . _ : / @ + -, and start with a letter or digit",
     LINE: "has a control character: write plain text on one line",
     PATH: "has a NUL character: write a path",
@@ -164,13 +165,13 @@ def _list_choices(context: dict[str, Any]) -> list[str]:
 
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the field names of the section at `path`; empty if there is none."""
+    """Return the field names of the section at `path`. Empty if there is none."""
     section = find_section(schema, path)
     return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """Return the section at `path`; None if the value there is not a section."""
+    """Return the section at `path`, or None if the value there is not a section."""
     current: Any = schema
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):

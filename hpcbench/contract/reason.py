@@ -66,7 +66,7 @@ class FailureReason:
 
     reason: str
     where: str | None = None
-    """Location of the reason as ``file:line``; None if only the exit status is known."""
+    """Location of the reason as ``file:line``, or None if only the exit status is known."""
 
 
 def describe_exit(status: int | None) -> str:
@@ -82,7 +82,7 @@ def describe_exit(status: int | None) -> str:
 
 
 def find_signal(status: int) -> int | None:
-    """Return the signal that an exit status represents; None if there is none.
+    """Return the signal that an exit status represents, or None if there is none.
 
     A shell adds 128 to the signal number. MPICH's mpiexec returns the number unchanged.
     """
@@ -151,16 +151,16 @@ def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
     Parameters
     ----------
     status
-        Exit status of the launcher; None if it is not known.
+        Exit status of the launcher, or None if it is not known.
     errors, log
         Standard error and log of the run. A missing file counts as empty.
 
     Notes
     -----
-    Both files are searched for known messages of launchers and interpreters. If there is none and the log has no
-    event, the launcher did not start the run, and the reason is its first complaint. This complaint also takes
-    precedence over signals with which the launcher ends ranks. If the run had begun, the reason is the last message
-    on its standard error.
+    Both files are searched for known messages of launchers and interpreters. If there is no such message and the log
+    has no event, the launcher did not start the run, and the reason is its first complaint. This complaint also takes
+    precedence over signals with which the launcher ends ranks. If the run had begun, the reason is the last message on
+    its standard error.
     """
     evidence = _Evidence(errors, log).first
     best = min(evidence, default=None)

@@ -1,7 +1,7 @@
 """Checks of a scheme's rules for a run: rules without an effect, and rules that contradict each other or the run."""
 
 from hpcbench.codecs import spec
-from hpcbench.contract.scheme import Scheme, Treatment
+from hpcbench.contract.scheme import Rule, Scheme, Treatment
 from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import (
     Algorithm,
@@ -11,26 +11,59 @@ from hpcbench.contract.traffic import (
     list_live_traffic,
     list_possible_traffic,
 )
+from hpcbench.contract.training import UNFLUSHED, Train
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """Largest number of ranks for which sums of 8-bit integers from -127 to 127 fit in 16 bits."""
 
 
-def resolve_treatment(scheme: Scheme, traffic: Traffic, setting: TrafficSettings) -> Treatment:
-    """Resolve the treatment of one kind of traffic in a run."""
-    return scheme.treatment(traffic, half=_travels_as(traffic, setting) in ("bf16", "fp16"))
+def resolve_treatment(
+    scheme: Scheme, traffic: Traffic, setting: TrafficSettings, *, step: int | None = None
+) -> Treatment:
+    """Resolve the treatment of one kind of traffic in a step of a run, by default the last step."""
+    half = _travels_as(traffic, setting) in ("bf16", "fp16")
+    return scheme.treatment(traffic, half=half, step=step or setting.train.steps)
 
 
-def resolve_treatments(scheme: Scheme, setting: TrafficSettings) -> dict[Traffic, Treatment]:
-    """Resolve the treatment of each kind of traffic in a run."""
-    return {traffic: resolve_treatment(scheme, traffic, setting) for traffic in list_live_traffic(setting)}
+def resolve_treatments(
+    scheme: Scheme, setting: TrafficSettings, *, step: int | None = None
+) -> dict[Traffic, Treatment]:
+    """Resolve the treatment of each kind of traffic in a step of a run, by default the last step."""
+    return {traffic: resolve_treatment(scheme, traffic, setting, step=step) for traffic in list_live_traffic(setting)}
+
+
+def list_treatments(scheme: Scheme, setting: TrafficSettings) -> list[tuple[Traffic, Treatment]]:
+    """List the treatments of each kind of traffic in all steps of a run."""
+    return [
+        each for step in _list_steps(scheme, setting) for each in resolve_treatments(scheme, setting, step=step).items()
+    ]
+
+
+def _list_steps(scheme: Scheme, setting: TrafficSettings) -> list[int]:
+    """List a step of each interval of a run in which the treatments do not change."""
+    return [step for step in scheme.change_steps if step <= setting.train.steps]
+
+
+def find_schedule_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why the rules of a scheme cannot change between the steps of a run; None if they can."""
+    if len(scheme.change_steps) == 1:
+        return None
+    remedy = "leave from_step and until_step out"
+    if train.sync != "all-reduce":
+        return f"rules with steps need workers in the same step, but sync is {train.sync}: use all-reduce, or {remedy}"
+    if train.schedule in UNFLUSHED:
+        return (
+            f"schedule {train.schedule} sends messages of several steps at once, which rules with steps cannot "
+            f"distinguish: use schedule 1f1b, or {remedy}"
+        )
+    return None
 
 
 def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
     """Return a line for each rule that matches no traffic of the run, or whose error feedback has no effect."""
-    rules, resolved = scheme.all_rules, resolve_treatments(scheme, setting)
-    used = {treatment.rule for treatment in resolved.values()}
-    feeding = {treatment.rule for treatment in resolved.values() if treatment.feedback}
+    rules, resolved = scheme.all_rules, list_treatments(scheme, setting)
+    used = {treatment.rule for _, treatment in resolved}
+    feeding = {treatment.rule for _, treatment in resolved if treatment.feedback}
     exact = [
         f"{scheme.name_rule(k)} has no error to feed back: the codec is lossless, and messages are not rounded to 16 "
         "bits"
@@ -39,29 +72,36 @@ def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
     ]
     return exact + [
         f"{scheme.name_rule(k)} applies to no message"
-        + (
-            ": later rules apply to all traffic that it matches"
-            if any(rules[k].matches(traffic) for traffic in resolved)
-            else " in this layout"
-        )
+        + _explain_idle(rules[k], {traffic for traffic, _ in resolved}, setting.train.steps)
         for k in range(1, len(rules))
         if k not in used
     ]
 
 
+def _explain_idle(rule: Rule, live: set[Traffic], steps: int) -> str:
+    if rule.from_step > steps:
+        return f": its first step is {rule.from_step}, and the run has {steps} steps"
+    if any(rule.matches(traffic) for traffic in live):
+        return ": later rules apply to all traffic that it matches"
+    return " in this layout"
+
+
 def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
-    """Return the first rule that cannot encode fp64 messages of the run; None if all can.
+    """Return the first rule that cannot encode fp64 messages of the run, or None if all can.
 
     The result is the index of the rule, and the problem with the remedy.
     """
-    for traffic, treatment in resolve_treatments(scheme, setting).items():
+    for traffic, treatment in list_treatments(scheme, setting):
         if _travels_as(traffic, setting) != "fp64":
             continue
         remedy = "set train.comm_precision to fp32" if find_content(traffic) else "train with another precision"
         if spec.parse(treatment.codec).takes_fp64 is False:
             return treatment.rule, f"cannot encode: {remedy}, or use a lossless codec (none, mpc, xpk)"
-        if treatment.feedback:
-            return treatment.rule, f"cannot correct, because errors are kept in fp32: {remedy}, or leave feedback out"
+        if treatment.keeps_errors:
+            return (
+                treatment.rule,
+                f"cannot correct, because errors are kept in fp32: {remedy}, or leave feedback and low_rank out",
+            )
     return None
 
 
@@ -72,7 +112,7 @@ def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage does not use; None if a rule matches its gathers."""
+    """Return the index of a rule for gathers that this ZeRO stage does not use. None if a rule matches its gathers."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -86,13 +126,18 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass; None if the values are identical.
+    """Return why the backward pass would use different values than the forward pass. None if they are identical.
 
     Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
     the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
-    sent = resolve_treatments(scheme, setting)
-    if ("CP", "FORWARD", "ACT") in sent and (why := _other_keys(scheme, setting)):
+    reasons = (_explain_in_step(scheme, setting, step) for step in _list_steps(scheme, setting))
+    return next((reason for reason in reasons if reason), None)
+
+
+def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
+    sent = resolve_treatments(scheme, setting, step=step)
+    if ("CP", "FORWARD", "ACT") in sent and (why := _other_keys(scheme, setting, step)):
         return why
     if ("ZERO", "FORWARD", "PARAM") in sent:
         there, back = sent["ZERO", "FORWARD", "PARAM"], sent["ZERO", "BACKWARD", "PARAM"]
@@ -131,12 +176,12 @@ def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | N
     return None
 
 
-def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass of attention would use different keys and values; None if they are identical.
+def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
+    """Return why the backward pass of attention would use different keys and values, or None if they are identical.
 
     A ring sends keys and values again in the backward pass. Ulysses stores them, unless attention is recomputed.
     """
-    treatment = scheme.treatment(("CP", "FORWARD", "ACT"))
+    treatment = scheme.treatment(("CP", "FORWARD", "ACT"), step=step)
     if not treatment.is_random:
         return None
     name = scheme.name_rule(treatment.rule)
@@ -154,7 +199,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings) -> str | None:
 
 
 def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
-    """Return the part of a scheme that cannot run on a GPU; None if all parts can.
+    """Return the part of a scheme that cannot run on a GPU, or None if all parts can.
 
     The result is the index of the rule (None for the algorithm), and the problem with the remedy.
     """
@@ -167,8 +212,8 @@ def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
 
 
 def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why homomorphic sums may overflow in a group of the run; None if they cannot overflow."""
-    for traffic, treatment in resolve_treatments(scheme, setting).items():
+    """Return why homomorphic sums may overflow in a group of the run, or None if they cannot overflow."""
+    for traffic, treatment in list_treatments(scheme, setting):
         ranks = {"DP": setting.layout.replicas, "TP": setting.layout.depth if traffic[3:] else setting.layout.tp}
         scattered = traffic[0] == "DP" and setting.train.zero > 0
         summed = treatment.algorithm is Algorithm.HOMOMORPHIC and not (scattered or treatment.feedback)
@@ -181,12 +226,12 @@ def explain_sum_overflow(scheme: Scheme, setting: TrafficSettings) -> str | None
 
 
 def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the copies of a tied weight on the first and last stage would diverge; None if they remain equal.
+    """Return why the copies of a tied weight on the first and last stage would diverge, or None if they remain equal.
 
     Each call of a codec draws new random numbers, and the two stages make different calls.
     """
     if setting.tied and setting.layout.pp > 1:
-        for traffic, treatment in resolve_treatments(scheme, setting).items():
+        for traffic, treatment in list_treatments(scheme, setting):
             if traffic in (("ZERO", "STEP", "PARAM"), ("DP", "STEP", "OPTIM")) and treatment.is_random:
                 return (
                     f"{scheme.name_rule(treatment.rule)} rounds at random, so the copies of the tied weight on the "

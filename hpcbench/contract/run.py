@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from hpcbench.contract import rules
+from hpcbench.contract.gradient_fit import find_average_misfit, find_low_rank_misfit
 from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
 from hpcbench.contract.nccl_fit import find_nccl_misfit
 from hpcbench.contract.problems import make_user_error
@@ -57,13 +58,13 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with the measured times of the machine's links and codecs; None for the defaults."""
+    """File with the measured times of the machine's links and codecs, or None for the defaults."""
     shape: RankShape | None = None
-    """The intended placement; None if there is none to check."""
+    """The intended placement, or None if placement is not checked."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Dense peak of a GPU in TFLOP/s by precision, if the site sets it. Only the report uses it."""
     gpu_aware_mpi: bool | None = None
-    """Whether device pointers are passed to the MPI library; None if the ranks test this."""
+    """Whether device pointers are passed to the MPI library, or None if the ranks test this."""
 
     @property
     def setting(self) -> TrafficSettings:
@@ -96,7 +97,7 @@ def check(run: Run, where: str) -> None:
 
 
 def _run_misfit(run: Run) -> Misfit | None:
-    """Return the first value that contradicts other settings of the run; None if there is none."""
+    """Return the first value that contradicts other settings of the run, or None if the settings are consistent."""
     if run.ranks != run.layout.ranks:
         product = "dp x cp x tp x pp" if run.layout.cp > 1 else "dp x tp x pp"
         return Misfit(("ranks",), f"{run.ranks} is not {product} = {run.layout.ranks}: {_REMEDY}")
@@ -111,8 +112,12 @@ def _run_misfit(run: Run) -> Misfit | None:
             ("scheme", "optimizer"),
             f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}",
         )
-    unequal = rules.explain_wrong_gradients(run.scheme, run.setting) or rules.explain_drifting_copies(
-        run.scheme, run.setting
+    unequal = (
+        rules.find_schedule_misfit(run.scheme, run.train)
+        or find_low_rank_misfit(run.scheme, run.train)
+        or find_average_misfit(run.scheme, run.train)
+        or rules.explain_wrong_gradients(run.scheme, run.setting)
+        or rules.explain_drifting_copies(run.scheme, run.setting)
     )
     return Misfit(("scheme", "rules"), unequal) if unequal else None
 

@@ -78,11 +78,11 @@ def resolve_run_state(
     directory
         Directory of the run, for file names in messages.
     mark
-        Status file of the run: None if there is none, without a state if it cannot be read.
+        Status file of the run, or None if it does not exist. If it cannot be read, its state is empty.
     job
         Job of the run.
     log
-        End of the log; None if the log is missing.
+        End of the log, or None if the log is missing.
     failure
         Why the run failed, if its status file shows a failure.
     last_line

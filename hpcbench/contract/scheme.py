@@ -26,13 +26,13 @@ def check_codec(name: str) -> str:
     Raises
     ------
     ValueError
-        There is no such codec.
+        The codec does not exist.
     """
     return spec.parse(name).name
 
 
 class Rule(Section):
-    """A codec for the traffic that matches. A field that is left out matches everything."""
+    """A codec for matching traffic. An omitted field matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
@@ -55,7 +55,22 @@ class Rule(Section):
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
         "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
     )
-
+    feedback_average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Weight of the previous residual in a moving average of errors (LoCo: 0.8); 0 for plain feedback.",
+    )
+    feedback_reset: int = Field(
+        0, ge=0, le=2**40, description="Updates after which residuals become zero (LoCo: 1024); 0 for never."
+    )
+    low_rank: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
+        "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
+    )
     min_bytes: int = Field(
         0,
         ge=0,
@@ -67,6 +82,19 @@ class Rule(Section):
         False,
         description="Encode only traffic between nodes: collectives use algorithm hierarchical, and traffic within a "
         "node is not encoded.",
+    )
+    from_step: int = Field(
+        1,
+        ge=1,
+        le=2**40,
+        description="First step to which the rule applies. Outside its steps, earlier rules apply, and the default.",
+    )
+    until_step: int | None = Field(
+        None,
+        ge=1,
+        le=2**40,
+        description="Last step to which the rule applies. Leave it out for all further steps. A last rule with codec "
+        "none and until_step 100 is an uncompressed warm-up of 100 steps.",
     )
 
     _codec = field_validator("codec")(check_codec)
@@ -93,10 +121,38 @@ class Rule(Section):
     def _feedback_needs_a_sum(self) -> "Rule":
         if self.feedback and self.dimension != "DP":
             raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
+        field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
+        if field and not self.feedback:
+            raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
+        if field and self.kind == "OPTIM":
+            raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _has_steps(self) -> "Rule":
+        if self.until_step is not None and self.until_step < self.from_step:
+            raise ValueError(
+                f"until_step {self.until_step} is before from_step {self.from_step}, so the rule applies to no step: "
+                "raise until_step, or remove the rule"
+            )
+        return self
+
+    def covers(self, step: int | None) -> bool:
+        """Return whether the rule applies to messages of a step. None stands for a step after all changes."""
+        if step is None:
+            return self.until_step is None
+        return self.from_step <= step and (self.until_step is None or step <= self.until_step)
+
+    @model_validator(mode="after")
+    def _rank_needs_gradients(self) -> "Rule":
+        if self.low_rank and (self.dimension != "DP" or self.kind == "OPTIM"):
+            raise ValueError("low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+        if self.low_rank and self.feedback:
+            raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
         return self
 
     def matches(self, traffic: Traffic) -> bool:
-        """Return whether the rule applies to the traffic. A field that is left out matches everything."""
+        """Return whether the rule applies to the traffic. Omitted fields match everything."""
         dimension, phase, kind, *axis = traffic
         return (
             self.dimension in (None, dimension, _STANDS_FOR.get(dimension))
@@ -116,6 +172,12 @@ class Treatment:
     """Whether the error of each message is added to the next message. False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
+    low_rank: int = 0
+    """Rank of the approximation of gradient matrices; 0 for whole gradients."""
+    feedback_average: float = 0.0
+    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    feedback_reset: int = 0
+    """Number of updates after which residuals become zero; 0 for never."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 
@@ -125,13 +187,18 @@ class Treatment:
         return self.codec.endswith(":stochastic")
 
     @property
+    def keeps_errors(self) -> bool:
+        """Whether ranks keep the errors of messages, which are added to the next messages."""
+        return self.feedback or self.low_rank > 0
+
+    @property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless. It is False for a codec from another package."""
+        """Whether the codec is lossless. False for codecs from other packages."""
         return spec.parse(self.codec).lossless is True
 
     @property
     def refusal(self) -> str | None:
-        """Why the algorithm does not support this treatment, and the remedy; None if it does."""
+        """Why the algorithm does not support this treatment, and the remedy, or None if it does."""
         if self.algorithm is Algorithm.NATIVE and self.codec != "none":
             return f"algorithm native runs no codec, and this is {self.codec}: use algorithm encoded, or codec none"
         if self.algorithm is Algorithm.NATIVE and self.feedback:
@@ -146,7 +213,7 @@ class Treatment:
         return None
 
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
-        """Return why a message is not encoded; None if it is.
+        """Return why a message is not encoded, or None if it is.
 
         The decision depends only on the unencoded size and on the nodes, so all ranks make the same decision.
         """
@@ -262,33 +329,63 @@ class Scheme(Section):
         terms = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
         return f"rule {k} ({terms})" if k else f"the default ({terms})"
 
-    def treatment(self, traffic: Traffic, *, half: bool = False) -> Treatment:
-        """Resolve the treatment of a kind of traffic, from the last matching rule.
+    @property
+    def change_steps(self) -> list[int]:
+        """The first step, and later steps in which a rule begins or no longer applies, in ascending order."""
+        return _list_change_steps(self.rules)
+
+    def treatment(self, traffic: Traffic, *, half: bool = False, step: int | None = None) -> Treatment:
+        """Resolve the treatment of a kind of traffic, from the last rule that matches and covers the step.
 
         Parameters
         ----------
         half
             Whether values are rounded to 16 bits before the codec, so that even a lossless codec leaves an error.
+        step
+            Number of the step, from 1. None stands for a step after all changes.
         """
-        return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half)
+        return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half, step=step)
+
+    def schedule(self, traffic: Traffic, *, half: bool = False) -> dict[int, Treatment]:
+        """Return the treatments of a kind of traffic, keyed by the first step of each."""
+        changes: dict[int, Treatment] = {}
+        for step in self.change_steps:
+            treatment = self.treatment(traffic, half=half, step=step)
+            if not changes or treatment != changes[max(changes)]:
+                changes[step] = treatment
+        return changes
 
 
-def _resolve(algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, half: bool) -> Treatment:
+def _list_change_steps(rules: Sequence[Rule]) -> list[int]:
+    begins = {rule.from_step for rule in rules}
+    return sorted({1} | begins | {rule.until_step + 1 for rule in rules if rule.until_step is not None})
+
+
+def _resolve(
+    algorithm: Algorithm, rules: Sequence[Rule], traffic: Traffic, *, half: bool, step: int | None
+) -> Treatment:
     if traffic[0] == "EXACT":
         return Treatment("none", Algorithm.NATIVE)
-    k, rule = [(k, rule) for k, rule in enumerate(rules) if rule.matches(traffic)][-1]
+    k, rule = [(k, rule) for k, rule in enumerate(rules) if rule.matches(traffic) and rule.covers(step)][-1]
     if rule.between_nodes and algorithm is not Algorithm.AUTO:
         algorithm = Algorithm.HIERARCHICAL
     elif algorithm is Algorithm.HOMOMORPHIC and (rule.codec == "none" or not is_all_reduced(traffic)):
         algorithm = Algorithm.ENCODED
     feedback = rule.feedback and (half or spec.parse(rule.codec).lossless is not True)
-    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, k)
+    of_gradients = traffic[2] == "GRAD"
+    averaging = (rule.feedback_average, rule.feedback_reset) if feedback and of_gradients else (0.0, 0)
+    rank = rule.low_rank if of_gradients else 0
+    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging, k)
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm does not support; None if it supports all."""
-    treatments = (_resolve(algorithm, rules, traffic, half=True) for traffic in list_possible_traffic())
+    """Return the first treatment that the algorithm does not support, or None if it supports all."""
+    treatments = (
+        _resolve(algorithm, rules, traffic, half=True, step=step)
+        for step in _list_change_steps(rules)
+        for traffic in list_possible_traffic()
+    )
     return next((treatment for treatment in treatments if treatment.refusal), None)
 
 

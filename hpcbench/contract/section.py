@@ -9,6 +9,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 """Names of accounts and queues, which site administrators choose."""
+MAIL = r"^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$"
+"""Mail addresses, and names of users of the machine, that need no quoting in any shell or scheduler."""
 LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -19,12 +21,13 @@ DIRECTORY = r"^/[^:,\x00-\x1f\x7f]*$"
 
 Name = Annotated[str, Field(pattern=NAME)]
 Label = Annotated[str, Field(pattern=LABEL)]
+MailAddress = Annotated[str, Field(pattern=MAIL, max_length=200)]
 Line = Annotated[str, Field(pattern=LINE, max_length=4096)]
 """Text that fits on one line of a job script."""
 File = Annotated[str, Field(min_length=1, max_length=4096, pattern=PATH), AfterValidator(os.path.expanduser)]
-"""Path of a file or directory; `~` is expanded, as a shell does."""
+"""Path of a file or directory. `~` is expanded as in a shell."""
 PathLine = Annotated[Line, AfterValidator(os.path.expanduser)]
-"""Path that fits on one line of a job script; `~` is expanded, as a shell does."""
+"""Path that fits on one line of a job script. `~` is expanded as in a shell."""
 Variable = Annotated[str, Field(pattern=VARIABLE, max_length=200)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
@@ -45,7 +48,7 @@ class Section(BaseModel):
         Raises
         ------
         ValidationError
-            A value is wrong, or there is no such field.
+            A value is invalid, or the field does not exist.
         """
         return type(self).model_validate({**vars(self), **values})
 
@@ -54,12 +57,12 @@ class Feature(Section):
     """The settings of a feature in `Train`."""
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return why the settings are invalid for a run of this length; None if they are valid."""
+        """Return why the settings are invalid for a run of this length, or None if they are valid."""
         return None
 
 
 class Misfit(NamedTuple):
-    """A setting that contradicts the others."""
+    """A setting that contradicts other settings."""
 
     field: tuple[str, ...]
     """Section and field of the setting, such as ``("layout", "tp")``."""

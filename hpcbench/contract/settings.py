@@ -1,7 +1,8 @@
 """The settings of a run, read from a run.json of any version.
 
-`hpcbench.contract.run` and `program` have the strict schemas for writing. Here a value that is missing or has another
-type becomes None, so that reports can read runs of other versions. `raw` of a section is its JSON object.
+`hpcbench.contract.run` and `program` have the strict schemas for writing. Here a missing value or a value of a
+different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is its
+JSON object.
 """
 
 from dataclasses import dataclass
@@ -97,6 +98,14 @@ class RuleSettings(LogObject):
     kind: str | None = None
     codec: str | None = None
     feedback: bool | None = None
+    low_rank: int | None = None
+    from_step: int | None = None
+    until_step: int | None = None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rule applies to some steps only."""
+        return (self.from_step or 1) > 1 or self.until_step is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,14 +139,15 @@ class SchemeSettings(LogObject):
 
     @property
     def codecs(self) -> set[str | None]:
-        """Codecs of the default and of the rules; empty if they are unknown."""
+        """Codecs of the default and of the rules. Empty if they are unknown."""
         is_known = self.default is not None and self.rules is not None
         return {self.default, *(rule.codec for rule in self.rules or ())} if is_known else set()
 
     @property
     def is_uncompressed(self) -> bool:
-        """Whether nothing compresses the traffic. It is False if the scheme is unknown or changes processes."""
-        return self.codecs == {"none"} and not self.process_changes
+        """Whether the traffic is uncompressed. False if the scheme is unknown or changes processes."""
+        plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
+        return plain and not self.process_changes
 
 
 @dataclass(frozen=True, kw_only=True)

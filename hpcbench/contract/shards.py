@@ -31,14 +31,14 @@ def count_elements(piece: slice) -> int:
 
 
 def cut_aligned(span: ElementRange, parts: int, unit: int) -> list[ElementRange]:
-    """Cut a span into `parts` pieces that begin on multiples of `unit` from its start; the last ones may be empty."""
+    """Cut a span into `parts` pieces that begin on multiples of `unit` from its start. The last pieces may be empty."""
     units = -(-span.size // unit)
     bounds = [min(span.start + piece.start * unit, span.stop) for piece in cut_evenly(units, parts)] + [span.stop]
     return [ElementRange(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
-    """Return the bytes that `rank` sends in a reduce-scatter: the pieces of all other ranks.
+    """Return the number of bytes that `rank` sends in a reduce-scatter: the pieces of all other ranks.
 
     Rank i receives a result of ``nbytes[i]`` bytes.
     """
@@ -46,10 +46,10 @@ def reduce_scatter_bytes(nbytes: list[int], rank: int) -> int:
 
 
 def all_gather_bytes(nbytes: list[int], rank: int) -> int:
-    """Return the bytes that `rank` sends in an all-gather: its own ``nbytes[rank]`` bytes to each other rank."""
+    """Return the number of bytes that `rank` sends in an all-gather: ``nbytes[rank]`` to each other rank."""
     return (len(nbytes) - 1) * nbytes[rank]
 
 
 def all_reduce_bytes(nbytes: list[int], rank: int) -> int:
-    """Return the bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
+    """Return the number of bytes that `rank` sends in a reduce-scatter and an all-gather of the same pieces."""
     return reduce_scatter_bytes(nbytes, rank) + all_gather_bytes(nbytes, rank)

@@ -49,7 +49,7 @@ STOPPED_EXIT = 75
 NO_ROOM_EXIT = 74
 """Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
-"""Exit status of a run that reached its own time limit, the same as that of ``timeout``."""
+"""Exit status of a run that reached its own time limit, as for ``timeout``."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 """Exit statuses in a shell for SIGHUP, SIGINT, SIGKILL, SIGUSR2 (which LSF sends at the run limit) and SIGTERM."""
 

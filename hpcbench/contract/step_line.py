@@ -1,7 +1,7 @@
 """The line of a step: ``step k/N | name value unit | ... |``.
 
 `Step` lists all quantities of a step. `format_step` writes the quantities that a run of hpcbench prints, and
-`parse_step` reads them back. The closing bar shows that the line is whole. A line without it is not used.
+`parse_step` reads them back. The closing bar shows that the line is complete. Lines without it are ignored.
 """
 
 import re
@@ -25,7 +25,7 @@ class PrintedForm:
     word: str
     """Name of the quantity in the line."""
     form: str
-    """Python's format of the value."""
+    """Python format specification of the value."""
     unit: str = ""
     """Unit in which the value is printed."""
     units: dict[str, float] = field(default_factory=lambda: _PLAIN)
@@ -44,7 +44,7 @@ class StepQuantity:
     unit: str
     meaning: str
     printed: PrintedForm | None
-    """The printed form; None for a quantity that only other frameworks print."""
+    """The printed form, or None for a quantity that only other frameworks print."""
 
 
 def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> Any:
@@ -55,14 +55,16 @@ def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> An
 class Step:
     """A step of a run. A value that the log does not contain is None.
 
-    If a framework prints one line for several steps, the object describes the last of them, and means are over all.
+    If a framework prints one line for several steps, the record describes the last of these steps, and its means are
+    over all of them.
     """
 
     step: int
     steps: int | None = None
-    """Number of planned steps; None if the log does not contain it."""
+    """Number of planned steps, or None if the log does not contain it."""
     line: int = field(default=0, kw_only=True)
-    """Number of the step's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
+    """Number of the step's line in the log that it was read from, counted from 1, or 0 if it was not read from a
+    log."""
     loss: float | None = _quantity("nat", "Mean training loss of the step", PrintedForm("loss", ".6f"))
     seconds: float | None = _quantity("s", "Wall time of one step", PrintedForm("time", ".6f", "s", _SECONDS))
     samples_per_s: float | None = _quantity(

@@ -63,13 +63,13 @@ class PlannedRun(BaseModel):
     scheme: str = "unknown"
     repeat: int = 1
     pairing: str = ""
-    """Name of the pairing. Runs of one pairing are compared with each other."""
+    """Name of the pairing. Runs with the same pairing are compared with each other."""
     cell: dict[str, Any] = {}
     """Values of the study's matrix, apart from scheme and repeat."""
 
 
 class JobBundle(BaseModel):
-    """Jobs that one call submits together."""
+    """Jobs submitted together in one call."""
 
     label: Name
     script: Inside
@@ -100,9 +100,9 @@ class RunPlan(BaseModel):
     """Planned number of steps of each run."""
     repeats: int | None = None
     program_log: LogForm | None = None
-    """Log format of the study's program; None for hpcbench's own training."""
+    """Log format of the study's program, or None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
-    """Kind of scheduler; None for logs that were not submitted."""
+    """Kind of scheduler, or None for logs that were not submitted."""
     jobs: list[PlannedJob] = []
     runs: list[PlannedRun] = []
 
@@ -120,14 +120,14 @@ class SubmissionFile(RunPlan):
     """Directory in which the submission was created. The job scripts contain this path."""
     site_file: str | None = None
     study_file: str | None = None
-    """Absolute paths of the site file and the study file; the files may have changed since."""
+    """Absolute paths of the site file and the study file. The files may have changed since the submission."""
     added: list[AddedRepeats] = []
-    """Additions of repeats, the oldest first."""
+    """Added repeats, oldest first."""
     dry_run: bool = False
     requeue: int = 0
-    """Number of times that a job may return to its queue."""
+    """Maximum number of requeues of a job."""
     digest: str = ""
-    """Digest of all that the jobs depend on. It identifies an interrupted submission."""
+    """Digest of everything that the jobs depend on. It identifies an interrupted submission."""
 
 
 def read_submission(root: Path) -> SubmissionFile:
@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(submission: SubmissionFile) -> str | None:
-    """Return the first run or job that is only in some parts of the file; None if the file is consistent."""
+    """Return the first run or job that is only in some parts of the file, or None if the file is consistent."""
     jobs, runs = {job.id for job in submission.jobs}, {run.id for run in submission.runs}
     named = [run.id for run in submission.runs if run.job not in jobs]
     named += [run for job in submission.jobs for run in job.runs if run not in runs]
@@ -166,7 +166,7 @@ def _astray(submission: SubmissionFile) -> str | None:
 
 
 def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
-    """Return the directory that the submission was written to; None if it was not moved.
+    """Return the directory that the submission was written to, or None if it was not moved.
 
     Its scripts contain the original path and would run there.
     """

@@ -6,7 +6,7 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
 def find_stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
-    """Return why the pipeline cannot run without a flush; None if it can, or if the schedule has flushes."""
+    """Return why the pipeline cannot run without a flush, or None if it can, or if the schedule has flushes."""
     if train.schedule not in UNFLUSHED:
         if train.vertical_sync:
             return Misfit(
@@ -49,7 +49,7 @@ def find_stream_misfit(model: Model, train: Train, cut: Partition) -> Misfit | N
 
 
 def find_server_misfit(model: Model, train: Train, layout: Layout) -> Misfit | None:
-    """Return why the settings do not support a parameter server; None if they do, or if no server is used."""
+    """Return why the settings do not support a parameter server, or None if they do, or if no server is used."""
     if train.slow_factor > 1 and (layout.pp > 1 or train.slow_rank >= layout.ranks):
         return Misfit(
             ("train", "slow_factor"),

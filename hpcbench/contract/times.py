@@ -9,7 +9,7 @@ def format_now() -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a time in ISO 8601, which is in UTC if it has no time zone; None for any other text."""
+    """Parse a time in ISO 8601, which is in UTC if it has no time zone, or None for any other text."""
     try:
         time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
@@ -18,6 +18,6 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def measure_seconds(start: str | None, end: str | datetime | None) -> float | None:
-    """Return the seconds from `start` to `end`; 0 if the clock was set back, None if one of them is unknown."""
+    """Return the seconds from `start` to `end`, 0 if the clock was set back, or None if a time is unknown."""
     first, last = parse_time(start), end if isinstance(end, datetime) else parse_time(end)
     return max((last - first).total_seconds(), 0.0) if first and last else None

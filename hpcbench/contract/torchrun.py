@@ -28,13 +28,13 @@ class RootCause:
 
     @property
     def ranks(self) -> list[str]:
-        """Labels of the rank in the form of `split_label`; empty if torchrun does not report the rank."""
+        """Labels of the rank in the form of `split_label`. Empty if torchrun does not report the rank."""
         numbers = re.findall(r"[0-9]+", self._value("rank"))
         return [f"{kind}{number}" for kind, number in zip(("rank", "local"), numbers, strict=False)]
 
     @property
     def signal(self) -> tuple[int, str, int] | None:
-        """The signal that ended the process, its description, and the line; None if the process exited by itself."""
+        """The signal that ended the process, its description, and the line, or None if the process exited by itself."""
         matched = _SIGNAL.search(self._value("traceback"))
         if matched is None:
             return None

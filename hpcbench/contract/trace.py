@@ -19,7 +19,7 @@ from hpcbench.errors import UserError
 DIRECTORY = "trace"
 """Directory of the trace files, relative to the run's directory."""
 STEPS, CODEC = "steps", "codec"
-"""Tracks in addition to those of the channels: the phases of a step, and the codec."""
+"""Tracks in addition to the channel tracks: the phases of a step, and the codec."""
 STEP, WAIT = "step", "wait"
 """Names of spans in addition to the phases: a whole step, and blocking on a channel's messages."""
 _MICRO = 1e6
@@ -41,14 +41,14 @@ class TraceSpan:
 
 @dataclass(frozen=True)
 class ClockComparison:
-    """A comparison of a rank's clock with that of the first rank."""
+    """A comparison of a rank's clock with the first rank's clock."""
 
     at: float
     """Time of the comparison, in seconds of the rank's clock."""
     ahead: float
     """Seconds that the rank's clock is ahead."""
     error: float
-    """Upper bound of the error of `ahead` in seconds: half of the shortest round trip."""
+    """Upper bound on the error of `ahead` in seconds: half of the shortest round trip."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class StepTrace:
     """Number of spans that were omitted because of the limit."""
 
     def ahead(self, at: float) -> float:
-        """Interpolate the seconds that the rank's clock is ahead of the first rank's, at a time of the rank's clock."""
+        """Interpolate how many seconds the rank's clock is ahead of the first rank's clock at a given time."""
         between = self.after.at - self.before.at
         part = (at - self.before.at) / between if between > 0 else 0.0
         return self.before.ahead + part * (self.after.ahead - self.before.ahead)
 
     @property
     def error(self) -> float:
-        """Upper bound of the error in seconds of times converted to the first rank's clock."""
+        """Upper bound, in seconds, on the error of times converted to the first rank's clock."""
         return max(self.before.error, self.after.error)
 
     def steps(self) -> list[int]:
@@ -103,7 +103,7 @@ def write_trace(directory: Path, trace: StepTrace) -> None:
 def merge_traces(traces: Iterable[StepTrace]) -> dict[str, Any]:
     """Merge the traces of all ranks into one object of the Chrome trace format.
 
-    Each rank is a process of the trace. Times are those of the first rank's clock, from 0.
+    Each rank is a process of the trace. Times are on the first rank's clock and start at 0.
     """
     by_rank = sorted(traces, key=lambda trace: trace.rank)
     start = min((span.begin - trace.ahead(span.begin) for trace in by_rank for span in trace.spans), default=0.0)

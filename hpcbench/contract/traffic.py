@@ -46,7 +46,7 @@ class Algorithm(str, Enum):
     """The algorithm of a collective, and the library that implements it."""
 
     AUTO = "auto"
-    """The algorithm that should be fastest. It may be the MPI library's own collective, without a codec."""
+    """The algorithm with the shortest expected time. It may be the MPI library's own collective, without a codec."""
     ENCODED = "encoded"
     """The fastest algorithm that runs the codec."""
     NATIVE = "native"
@@ -63,7 +63,7 @@ class Algorithm(str, Enum):
     RING = "ring"
     """A ring in which each hop encodes the partial sums again. It exists for comparison."""
     DOUBLING = "doubling"
-    """Whole vectors at distances 1, 2, 4 ..., with few messages."""
+    """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4, ..., with few messages."""
     HOMOMORPHIC = "homomorphic"
     """8-bit integers with a scale that all ranks share, summed as integers by the MPI library."""
 
@@ -102,7 +102,7 @@ _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
     ("PP", "BACKWARD", "GRAD"): lambda layout, train, tied: layout.pp > 1,
     ("PP", "STEP", "GRAD"): lambda layout, train, tied: layout.pp > 1 and tied,
 }
-"""All traffic that a rule may name, except that of tensor grids, and the condition for a run to have it."""
+"""Traffic that a rule may name, except tensor-grid traffic, and the condition under which a run sends it."""
 
 
 def _in_one_dimension(layout: Layout) -> bool:
@@ -124,7 +124,7 @@ def list_live_traffic(setting: TrafficSettings) -> list[Traffic]:
 
 
 def list_possible_traffic(optimizer: str | None = None) -> list[Traffic]:
-    """Return the traffic of runs in all layouts, with one optimizer, or with any if it is None."""
+    """Return the traffic of runs in all layouts with one optimizer, or with any optimizer for None."""
     plain = [traffic for traffic in _SENT_IF if traffic[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 
@@ -139,9 +139,9 @@ def is_all_reduced(traffic: Traffic) -> bool:
 
 
 def find_content(traffic: Traffic) -> str | None:
-    """Return the content of the messages as a field of `CommPrecision`; None for messages whose number format is fixed.
+    """Return the content of the messages as a field of `CommPrecision`. None if their number format is fixed.
 
-    The format is fixed for exact traffic, and for the momenta of 1-bit Adam, which its codec takes in fp32.
+    The format is fixed for exact traffic, and for the momenta of 1-bit Adam, which are encoded from fp32.
     """
     dimension, phase, kind, *axis = traffic
     if dimension == "EXACT" or kind == "OPTIM":

@@ -332,7 +332,7 @@ class Train(Section):
 
 
 def find_optimizer_misfit(train: Train) -> Misfit | None:
-    """Return why the optimizer cannot work with these settings; None if it can.
+    """Return why the optimizer cannot work with these settings, or None if it can.
 
     Parameters
     ----------

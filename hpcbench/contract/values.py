@@ -1,11 +1,11 @@
-"""Values of JSON objects from files. A value that is missing or has the wrong type becomes None."""
+"""Values of JSON objects from files. Missing values and values of the wrong type become None."""
 
 import math
 from typing import Any
 
 
 def get_number(data: Any, *keys: str) -> float | None:
-    """Return the number at the end of `keys` in nested JSON objects; None if there is none, or a boolean."""
+    """Return the number at the end of `keys` in nested JSON objects, or None if it is missing or a boolean."""
     value = get_member(data, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -16,13 +16,13 @@ def get_number(data: Any, *keys: str) -> float | None:
 
 
 def get_text(data: Any, *keys: str) -> str | None:
-    """Return the string at the end of `keys` in nested JSON objects; None if there is none."""
+    """Return the string at the end of `keys` in nested JSON objects, or None if it is missing."""
     value = get_member(data, *keys)
     return value if isinstance(value, str) else None
 
 
 def get_member(data: Any, *keys: str) -> Any:
-    """Return the value at the end of `keys`; None if there is none."""
+    """Return the value at the end of `keys`, or None if it is missing."""
     for key in keys:
         if not isinstance(data, dict):
             return None
@@ -31,7 +31,7 @@ def get_member(data: Any, *keys: str) -> Any:
 
 
 def get_integer(data: Any, *keys: str) -> int | None:
-    """Return the integer at the end of `keys`; None if there is none, or if it exceeds 64 bits."""
+    """Return the integer at the end of `keys`, or None if it is missing or exceeds 64 bits."""
     number = get_member(data, *keys)
     if isinstance(number, float) and number.is_integer():
         number = int(number)

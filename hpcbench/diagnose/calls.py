@@ -55,13 +55,13 @@ class TracedCall:
 
     operation: str
     dtype: str
-    """Short name of the dtype; empty if unknown."""
+    """Short name of the dtype. Empty if unknown."""
     message_bytes: int | None
-    """Bytes of the whole vector (input of a reduction, output of a gather); None if unknown."""
+    """Bytes of the whole vector (input of a reduction, output of a gather), or None if unknown."""
     group: TracedGroup
     span: Span
     waits_until: float | None = None
-    """Time at which the last rank began the call; None if unknown."""
+    """Time at which the last rank began the call, or None if unknown."""
 
     @property
     def waiting(self) -> Span:
@@ -75,7 +75,7 @@ class TracedCall:
 
     @property
     def wire_bytes(self) -> float | None:
-        """Bytes that a rank sends with an optimal algorithm; None if the message size or group size is unknown."""
+        """Bytes that a rank sends with an optimal algorithm, or None if the message size or group size is unknown."""
         n, size = self.message_bytes, self.group.size
         if n is None or not size:
             return None
@@ -109,12 +109,12 @@ def type_of_kernel(name: str) -> str:
 
 
 def number(value: Any) -> int | None:
-    """Return a number of elements or ranks; None if the value is invalid."""
+    """Return a number of elements or ranks, or None if the value is invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def rank_list(value: Any) -> tuple[int, ...] | None:
-    """Return the ranks of a group from a list or its text, such as ``[0, 1]``; None if truncated or invalid."""
+    """Return the ranks of a group from a list or its text, such as ``[0, 1]``, or None if truncated or invalid."""
     if isinstance(value, str):
         items = value.strip("[] ").split(",")
         if not all(item.strip().isdigit() for item in items):

@@ -30,7 +30,7 @@ def diagnose_files(
     codec_speed: float | None = None,
     link_gbit: float | None = None,
 ) -> int:
-    """Diagnose traces; return the exit status.
+    """Diagnose traces, and return the exit status.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None, l
 
 
 def print_answer(directory: Path, groups: Path | None) -> None:
-    """Print the first two lines of the diagnosis of a trace directory, or the reason why there is none.
+    """Print the first two lines of a trace directory's diagnosis, or the reason why a diagnosis is impossible.
 
     Parameters
     ----------

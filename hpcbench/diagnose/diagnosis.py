@@ -23,7 +23,7 @@ class Kind:
     """A kind of communication calls."""
 
     dimension: str
-    """Parallel dimension; `UNKNOWN` if the traces do not contain it."""
+    """Parallel dimension, or `UNKNOWN` if the traces do not contain it."""
     operation: str
     dtype: str
     description: str
@@ -46,15 +46,15 @@ class KindRow:
     kind: Kind
     calls: float
     message_bytes: float | None
-    """Bytes of the whole vectors per step; None if the trace does not contain sizes or dtypes."""
+    """Bytes of the whole vectors per step, or None if the trace does not contain sizes or dtypes."""
     wire_bytes: float | None
     seconds: float
     exposed: float
     """Seconds of exposed communication."""
     waiting: float | None
-    """Seconds of waiting for late ranks; None if unknown."""
+    """Seconds of waiting for late ranks, or None if unknown."""
     exposed_waiting: float | None
-    """Exposed part of the waiting time; None if unknown."""
+    """Exposed part of the waiting time, or None if unknown."""
     transfer: float
     """Seconds of transfers. Concurrent calls of the same dimension share their time."""
     exposed_transfer: float
@@ -75,7 +75,7 @@ class KindRow:
 
     @property
     def bandwidth(self) -> float | None:
-        """Wire bandwidth during transfers in bytes per second; None if unknown."""
+        """Wire bandwidth during transfers in bytes per second, or None if unknown."""
         return self.wire_bytes / self.transfer if self.wire_bytes and self.transfer > 0 else None
 
 
@@ -88,7 +88,7 @@ class Gain:
     factor: float
     """Current step time divided by the shortest possible step time."""
     break_even: float | None
-    """Bandwidth per rank in Gbit/s below which the codec saves time; None if unknown."""
+    """Bandwidth per rank in Gbit/s below which the codec saves time, or None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ class Diagnosis:
     codec_speed: float
     """Assumed codec speed in GB/s, counted in uncompressed bytes."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step; empty if there are no traces."""
+    """Timeline of the first rank's last step. Empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces; False if they come from the log of an hpcbench run."""
+    """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
     link_gbit: float | None = None
-    """Link bandwidth of a rank in Gbit/s; None if the user did not specify it."""
+    """Link bandwidth of a rank in Gbit/s, or None if the user did not specify it."""
 
     def by_dimension(self) -> dict[str, float]:
         """Return the exposed fraction of the step for each dimension, in descending order."""
@@ -138,7 +138,7 @@ class Diagnosis:
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
     def gain(self, dimension: str, codec: str) -> Gain | None:
-        """Return the gain of a codec for a dimension; None if the codec cannot encode its messages."""
+        """Return the gain of a codec for a dimension, or None if the codec cannot encode its messages."""
         return next((gain for gain in self.gains if (gain.dimension, gain.codec) == (dimension, codec)), None)
 
 

@@ -8,8 +8,8 @@ from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, FLOATS, REDUCE_SCATT
 GPU_SPEED, CPU_SPEED = 500.0, 50.0
 """Assumed speed of a codec on a GPU and on a CPU core in GB/s, counted in uncompressed bytes.
 
-A gain is an upper bound only if no codec is faster. The speeds in results/reference/codecs-cpu.txt are at most about
-half of the assumed speed of a core.
+Gains computed with these speeds are upper bounds only if no codec is faster. The speeds in
+results/reference/codecs-cpu.txt are at most about half of the assumed speed of a core.
 """
 NOTABLE = 1.03
 """Minimum gain for which compression is worth trying."""
@@ -27,7 +27,7 @@ class WireFormat:
 
 
 CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
-"""Casts and codecs in descending order of bits. int8 uses blocks of 256 values; 4 bits uses two-level scales."""
+"""Casts and codecs in descending order of bits. int8 uses blocks of 256 values, and 4 bits uses two-level scales."""
 FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 
@@ -46,7 +46,7 @@ class Load:
 
 
 def ratio(codec: WireFormat, dtype: str) -> float:
-    """Return the bytes on the wire with the codec divided by the bytes without it; at most 1."""
+    """Return the bytes on the wire with the codec divided by the bytes without the codec. The result is at most 1."""
     return min(1.0, codec.bits / (8 * FLOATS[dtype]))
 
 
@@ -68,7 +68,7 @@ def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
 
 
 def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
-    """Return the bandwidth per rank in Gbit/s at which the codec's cost equals its savings; None if there is none."""
+    """Return the bandwidth per rank in Gbit/s at which the codec's cost equals its savings, or None."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None

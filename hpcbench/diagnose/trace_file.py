@@ -38,9 +38,9 @@ class TraceFile:
     def __init__(self, path: Path, progress: Progress = lambda done, size: None) -> None:
         self.path, self._progress = path, progress
         self.distributed: dict[str, Any] = {}
-        """Rank, number of ranks, backend and process groups; empty in older traces."""
+        """Rank, number of ranks, backend and process groups. Empty in older traces."""
         self.base_us = 0.0
-        """Base time of the events in microseconds since 1970; 0 if event times are absolute."""
+        """Base time of the events in microseconds since 1970, or 0 if event times are absolute."""
 
     def read_events(self) -> Iterator[dict[str, Any]]:
         """Yield the events in file order.

@@ -34,7 +34,7 @@ def draft(name: str | None = None) -> str:
     Parameters
     ----------
     name
-        Name of the site. By default the cluster name, or the host name if the cluster has none.
+        Name of the site. The default is the cluster name, or the host name if the cluster has no name.
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise UserError(

@@ -26,7 +26,7 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
     name
         Name or file of the site whose requirements are checked. By default only this machine is checked.
     run
-        Whether to start two ranks on a cluster, too, with the site's launcher.
+        Whether to start two ranks with the site's launcher even on a cluster.
     """
     given = load_site(name)[0] if name else None
     site: Site = given or load_site("local")[0]

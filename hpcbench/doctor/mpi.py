@@ -73,7 +73,7 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
 
 
 def loaded_modules() -> list[str]:
-    """Return the modules loaded in this shell. If there are none, return those of a login shell."""
+    """Return the modules loaded in this shell. If no modules are loaded, return the modules of a login shell."""
     here = os.environ.get("LOADEDMODULES") or ""
     if here:
         return [name for name in here.split(":") if name]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CODECS = (
     *("none", "zfp:8", "zfp:16", "mpc", "xpk", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8:256", "int4:32"),
     *("int4:32/256", "int3:32/256:nonuniform", "int2:16/256"),
+    *("mxfp8:e4m3", "mxfp6:e2m3:even", "mxfp4:rceil", "nvfp4"),
     *("sign:1024", "topk:0.01", "threshold:0.001", "rowsparse:64", "2:4"),
 )
 """Tested codecs, one or two per family."""

@@ -18,7 +18,10 @@ def check_shell() -> Check:
 
 
 def check_submitit() -> list[Check]:
-    """Check submitit's version, and its class for cluster="lsf". With several plugins, the last one silently wins."""
+    """Check submitit's version, and its class for cluster="lsf".
+
+    With several plugins, the last plugin silently wins.
+    """
     try:
         checks = [report_ok("submitit", version("submitit"), needed=True)]
     except PackageNotFoundError:

@@ -49,7 +49,7 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
-        """Gradients, summed over backward passes; empty while no gradients are allocated."""
+        """Gradients, summed over backward passes. Empty while no gradients are allocated."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
             home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
@@ -159,13 +159,13 @@ class Bucket:
 
     @property
     def summands(self) -> Axes:
-        """Axes of the tensor grid along which the gradients must be summed; empty if they are complete."""
+        """Axes of the tensor grid along which the gradients must be summed. Empty if they are complete."""
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 
     @property
     def ep(self) -> int:
-        """Number of data-parallel ranks that hold different experts in this bucket; 1 without experts."""
+        """Number of data-parallel ranks that hold different experts in this bucket, or 1 without experts."""
         return self.slots[0].shard.ep
 
     @property

@@ -60,7 +60,7 @@ class DataParallel:
     node_copy
         Whether stage 3 gathers weights for the backward pass from a second copy within each node (hpZ of ZeRO++).
     masks
-        Function that creates the masks of sparse weights for the pieces; None if weights are dense.
+        Function that creates the masks of sparse weights for the pieces, or None if weights are dense.
     offload
         Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
@@ -73,7 +73,7 @@ class DataParallel:
     pieces : list of Piece
         Pieces that this rank owns.
     link : HostLink or None
-        Link to the host memory; None without offloading.
+        Link to the host memory, or None without offloading.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class DataParallel:
         self._exact = policy.exact
         overlap = overlap and mesh.dp.size > 1
         self.link: HostLink | None = None
-        feedback = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD).feedback
+        self._channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+        feedback = any(treatment.keeps_errors for treatment in policy.treatments(self._channel))
         self.pieces: list[Piece] = []
         for bucket in buckets:  # frees the values that are not owned before the next bucket is created
             if offload and self.link is None:
@@ -142,11 +143,21 @@ class DataParallel:
             always=always_by_rows,
         )
 
+    def follow_changes(self, policy: Policy) -> None:
+        """Discard the residuals if gradients are treated differently in this step than in the previous step.
+
+        Otherwise, the errors of one codec would be added many steps later, or to the messages of another codec.
+        """
+        if policy.has_changed(self._channel):
+            self.forget_residuals()
+
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Set all gradients to zero.
 
         The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
+        if self._gradients.averaged_errors.is_due(self.updates):
+            self.forget_residuals()
         self._gradients.begin(micro_batches=micro_batches, loss_scale=loss_scale)
 
     def reduce_gradients(self) -> None:
@@ -155,7 +166,7 @@ class DataParallel:
 
     @property
     def by_rows(self) -> ByRows | None:
-        """Reduction of an embedding gradient by rows; None without such a gradient or without other replicas."""
+        """Reduction of an embedding gradient by rows, or None without such a gradient or without other replicas."""
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
@@ -308,14 +319,23 @@ class DataParallel:
         """Load saved `residuals` (see `pieces.load_residuals`)."""
         states.load_residuals(self.pieces, saved)
 
+    def factors(self) -> dict[str, Tensor]:
+        """Return the factors of low-rank gradients for a checkpoint, keyed by parameter name."""
+        return self._gradients.low_rank.save()
+
+    def load_factors(self, saved: dict[str, Tensor]) -> None:
+        """Load saved `factors` (see `LowRank.load`)."""
+        self._gradients.low_rank.load(saved)
+
     def forget_residuals(self) -> None:
         """Set the residuals to zero after a step whose gradients are discarded."""
+        self._gradients.low_rank.forget()
         for piece in self.pieces:
             if piece.feedback:
                 piece.feedback.forget()
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that persist between steps, by purpose, for the device and the host.
+        """Return the size in bytes of the tensors that persist between steps, by purpose, for the device and the host.
 
         Residuals of error feedback are in host memory, where messages are encoded. They are listed only if they exist.
         Masks of sparse weights count as parameters.

@@ -21,7 +21,7 @@ class Item(NamedTuple):
     alone: bool
     """Whether the parameter has its own bucket (a copy of a tied weight, or a table whose gradient is sent by rows)."""
     ep: int = 1
-    """Number of data-parallel ranks that hold different experts; 1 for a parameter outside of experts."""
+    """Number of data-parallel ranks that hold different experts, or 1 for a parameter outside of experts."""
 
     @property
     def common(self) -> tuple[tuple[str, ...], int]:

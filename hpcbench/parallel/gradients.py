@@ -15,7 +15,9 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel.averaged_errors import AveragedErrors
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
+from hpcbench.parallel.low_rank import LowRank
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.packing import clear
@@ -50,12 +52,12 @@ class Gradients:
     overlap
         Whether to reduce during the backward pass instead of after it.
     link
-        Link to host memory; None if the gradients of the pieces are on the device.
+        Link to host memory, or None if the gradients of the pieces are on the device.
     whole
         Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
         weights of the bucket are no longer needed.
     touched
-        Record of the touched rows of the table whose gradient may be sent by rows; None without such a table.
+        Record of the touched rows of the table whose gradient may be sent by rows, or None without such a table.
     always
         Whether this gradient is sent by rows even if rows take more bytes.
 
@@ -63,6 +65,10 @@ class Gradients:
     ----------
     by_rows : ByRows or None
         Reducer of the table whose gradient may be sent by rows; None without such a table.
+    low_rank : LowRank
+        Reducer of gradients that are approximated by a low rank.
+    averaged_errors : AveragedErrors
+        Moving average of the residuals of error feedback.
     """
 
     def __init__(
@@ -98,8 +104,10 @@ class Gradients:
         if touched and mesh.dp.size > 1:
             exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
             self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
+        self.low_rank = LowRank(self._channel)
+        self.averaged_errors = AveragedErrors(self._channel)
         self._loss_scale = 1.0
-        self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.feedback
+        self._scaled_messages = False
         self.averaged = True
         """Whether gradients are averaged over replicas. If not, the pieces contain this replica's own gradients."""
         self._under_way: list[Piece] = []
@@ -115,6 +123,7 @@ class Gradients:
         The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
         """
         self._loss_scale = loss_scale
+        self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.treatment.keeps_errors
         if self.by_rows:
             self.by_rows.begin()
         for piece in self._pieces:
@@ -198,8 +207,16 @@ class Gradients:
                 clear((sums,), piece.packing.kept)
             piece.reduction = Reduction(sums, Work.nothing(channel))
             return
+        if feedback:
+            self.averaged_errors.keep(piece)
         if self.by_rows and piece.bucket.by_rows:
             piece.reduction = self.by_rows.start(piece, gradients, divisor)
+            if piece.reduction:
+                if self._overlap:
+                    piece.reduction.work.in_background()
+                return
+        if channel.low_rank:
+            piece.reduction = self.low_rank.start(piece, gradients, divisor, group)
             if piece.reduction:
                 if self._overlap:
                     piece.reduction.work.in_background()
@@ -227,6 +244,7 @@ class Gradients:
             reduced = piece.packing.unpack_own(reduced)
             if reduction.residuals and piece.feedback:
                 piece.packing.unpack_residuals(reduction.residuals, piece.feedback)
+        self.averaged_errors.average(piece)
         if self._link:
             reduced = self._link.down(reduced).wait()
         if self._freed:

@@ -24,7 +24,7 @@ class Mesh:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Memory locations of the groups' arrays. By default host memory, and GPU memory without GPU-aware MPI.
+        Memory locations of the groups' arrays. The default is host memory, and GPU memory without GPU-aware MPI.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Mesh:
     sample_rank : int
         Index of the part of the samples that this rank processes. Ranks of a ``cp`` group process the same part.
     cp : Group or None
-        Ranks that share the positions of samples; None if each rank holds all positions.
+        Ranks that share the positions of samples, or None if each rank holds all positions.
     ep : Group or None
-        Neighboring data-parallel ranks that share the experts; None if each rank holds all experts. These ranks hold
+        Neighboring data-parallel ranks that share the experts, or None if each rank holds all experts. These ranks hold
         the same positions of their samples.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages, this group contains only the

@@ -59,7 +59,7 @@ class OneBitAdam(DataParallel):
             )
         self._freeze_step = freeze_step
         self._momenta = policy.channel(Dimension.DP, Phase.STEP, MessageKind.OPTIM)
-        if self._momenta.feedback and mesh.dp.size > 1:
+        if mesh.dp.size > 1 and any(treatment.feedback for treatment in policy.treatments(self._momenta)):
             for piece in self.pieces:
                 piece.feedback = piece.feedback or residuals(piece.bucket.values.numel(), piece.master)
 

@@ -59,7 +59,7 @@ class Phases:
         out_of
             Enclosing phase, from which the time is subtracted.
         of
-            Micro-batch and chunk of the work; None if it belongs to no micro-batch.
+            Micro-batch and chunk of the work, or None if it belongs to no micro-batch.
         """
         self.clock.count(begin, end, partial(self._add, phase, out_of))
         if self.recorder is not None:

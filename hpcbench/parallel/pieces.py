@@ -78,7 +78,7 @@ class Piece:
     reduction: Reduction | None = None
     """Reduction in progress, or None."""
     packing: Packing | None = None
-    """Mask of the bucket; None for dense weights."""
+    """Mask of the bucket, or None for dense weights."""
 
     def parts(self) -> Iterator[tuple[Slot, slice, Owned]]:
         """Yield each parameter that has elements in the piece.

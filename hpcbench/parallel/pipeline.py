@@ -1,7 +1,7 @@
 """Execution of a pipeline schedule on one stage, which receives, computes and sends."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.message_order import OrderedMessages, StageMessage, order_messages
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.schedule import Action
 from hpcbench.parallel.start_backward import start_backward
@@ -33,6 +34,13 @@ class Alive(NamedTuple):
 
     source: Tensor
     result: Tensor
+
+
+class Receive(NamedTuple):
+    """A started receive, and the buffer of its values."""
+
+    work: Work
+    buffer: Any
 
 
 class Pipeline:
@@ -80,12 +88,14 @@ class Pipeline:
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
         self._sendings: list[Work] = []
+        self._ordered: OrderedMessages[Receive] | None = None
+        self._orders: dict[tuple[Action, ...], list[StageMessage]] = {}
         self.most_alive = 0
         self._phases = Phases()
 
     def run(
         self,
-        actions: Iterable[Action],
+        actions_of: Callable[[int], Iterable[Action]],
         batches: Sequence[MicroBatch],
         *,
         loss_scale: float = 1.0,
@@ -95,8 +105,8 @@ class Pipeline:
 
         Parameters
         ----------
-        actions
-            Actions of this stage.
+        actions_of
+            Function that returns the actions of a stage.
         batches
             The micro-batches, indexed by the numbers in the actions.
         loss_scale
@@ -106,13 +116,14 @@ class Pipeline:
 
         Returns
         -------
-        On the last stage, the mean loss of each micro-batch in nats. On other stages, an empty list.
+        On the last stage, the mean loss of each micro-batch in nats. On other stages, the list is empty.
         """
         alive: dict[tuple[int, int], Alive] = {}
         losses: list[Tensor] = []
         times = self._phases = phases or Phases()
+        self._ordered = self._order(actions_of, batches) if self._pp.needs_order else None
         begin = times.clock.mark()
-        for work, i, chunk in actions:
+        for work, i, chunk in actions_of(self._stage):
             self.collect_sendings()
             if work == "forward":
                 source, result = self._forward(batches[i], i, chunk)
@@ -166,23 +177,53 @@ class Pipeline:
             assert source.grad is not None
             self._send(source.grad, i, part, forward=False)
 
+    def _order(
+        self, actions_of: Callable[[int], Iterable[Action]], batches: Sequence[MicroBatch]
+    ) -> OrderedMessages[Receive]:
+        """Return the messages of a run in the order in which all stages start them."""
+        stages, key = self._stages, tuple(actions_of(self._stage))
+        if key not in self._orders:  # training and evaluation have the same actions in each step
+            actions = [actions_of(stage) for stage in range(stages)]
+            self._orders[key] = order_messages(actions, len(self._parts) * stages)
+
+        def receive(message: StageMessage) -> Receive:
+            i, boundary, forward = message
+            return self._start_receive(self._shape(*batches[i].inputs.shape), i, boundary, forward=forward)
+
+        return OrderedMessages(self._orders[key], self._stage, stages, receive)
+
     def _send(self, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:
         """Send a tensor asynchronously across the boundary between parts `boundary` - 1 and `boundary`."""
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage + (1 if forward else -1)) % self._stages
         tag = self._tag(i, boundary, forward=forward)
-        message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape))
-        self._sendings.append(message.in_background())
+
+        def start() -> None:
+            message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape))
+            self._sendings.append(message.in_background())
+
+        if self._ordered is None:
+            start()
+        else:
+            self._ordered.send(StageMessage(i, boundary, forward), start)
 
     def _receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Tensor:
         clock = self._phases.clock
         begin = clock.mark()
+        if self._ordered is None:
+            work, buffer = self._start_receive(shape, i, boundary, forward=forward)
+        else:
+            work, buffer = self._ordered.take(StageMessage(i, boundary, forward))
+        work.wait()
+        self._phases.count("bubble", begin, clock.mark(), out_of="forward" if forward else "backward")
+        return from_buffer(buffer, self._like)
+
+    def _start_receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Receive:
         channel = self._forward_channel if forward else self._backward_channel
         peer = (self._stage - (1 if forward else -1)) % self._stages
         buffer = room(shape, like=self._like)
-        self._pp.recv(buffer, peer, tag=self._tag(i, boundary, forward=forward), channel=channel).wait()
-        self._phases.count("bubble", begin, clock.mark(), out_of="forward" if forward else "backward")
-        return from_buffer(buffer, self._like)
+        tag = self._tag(i, boundary, forward=forward)
+        return Receive(self._pp.recv(buffer, peer, tag=tag, channel=channel), buffer)
 
     def _tag(self, i: int, boundary: int, *, forward: bool) -> int:
         return tag(i, boundary, forward=forward, parts=len(self._parts) * self._stages)

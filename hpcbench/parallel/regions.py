@@ -1,4 +1,4 @@
-"""Borders of tensor-parallel regions: autograd functions that convert between residual stream and region.
+"""Boundaries of tensor-parallel regions: autograd functions that convert between residual stream and region.
 
 Two moves define the stream between regions. The first move computes the input of a region from the stream, and the
 second move computes the stream from the partial sums of a region. `enter` uses the first move in the forward pass and
@@ -61,7 +61,7 @@ SEQUENCE = ResidualLayout(Dimension.SP, sequence.all_gather, sequence.reduce_sca
 
 @dataclass(frozen=True)
 class Border:
-    """Border between the residual stream and the layers that a tensor-parallel group splits.
+    """Boundary between the residual stream and the layers that a tensor-parallel group splits.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: ResidualLayout, policy: Policy) -> "Border":
-        """Create a border with the policy's channels for a stream."""
+        """Create a boundary with the policy's channels for a stream."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 

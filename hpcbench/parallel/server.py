@@ -67,7 +67,7 @@ class ServerShard:
     workers
         Number of workers.
     bound
-        Number of clocks that a worker may be ahead of the slowest worker; None for no limit.
+        Number of clocks that a worker may be ahead of the slowest worker, or None for no limit.
     apply
         Function that updates the weights with summed gradients. It also receives the number of previous updates.
     updates

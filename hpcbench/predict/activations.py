@@ -24,24 +24,6 @@ def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) 
     return most
 
 
-def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """Return the result of `count_alive` for a schedule in closed form.
-
-    For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
-    section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
-    p + 1, v m)``. On the first stage this is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198, section
-    4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
-    """
-    counts = {
-        "gpipe": microbatches,
-        "1f1b": min(stages - stage, microbatches),
-        "pipedream": stages - stage,
-        "pipedream-2bw": stages - stage,
-        "interleaved": min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, chunks * microbatches),
-    }
-    return counts[name]
-
-
 def count_layer_bytes(
     *,
     seq_len: int,
@@ -51,7 +33,6 @@ def count_layer_bytes(
     tp: int = 1,
     sequence_parallel: bool = False,
     recompute: str | int = "none",
-    inside: int | None = None,
 ) -> float:
     """Return the 16-bit activation bytes of one layer and micro-batch on one rank (arXiv 2205.05198, table 2).
 
@@ -60,20 +41,10 @@ def count_layer_bytes(
     Full recomputation keeps only the layer's input, ``2 s b h``. If n layers are recomputed together, only every n-th
     layer keeps its input. With sequence parallelism each rank keeps 1/t of the input. As in the paper, each dropout
     mask takes s b h bytes, and attention scores are assumed to be kept.
-
-    With sequence parallelism the paper gathers the inputs of column layers again for the backward pass. This engine
-    keeps the gathered inputs, which adds ``4 s b h (1 - 1/t)`` bytes unless recomputation is full.
-
-    Parameters
-    ----------
-    inside
-        Number of values per token that tensor parallelism shards: queries, keys, values, the attention output, and the
-        input and output of the activation function. None means the 12 h of a GPT.
     """
     tokens = seq_len * micro_batch * hidden
     spread = tp if sequence_parallel else 1
     if recompute in ("none", "selective"):
         scores = 5 * heads * seq_len / hidden if recompute == "none" else 0.0
-        cut = 24 if inside is None else 2 * inside / hidden
-        return tokens * (10 / spread + (cut + scores) / tp)
+        return tokens * (10 / spread + (24 + scores) / tp)
     return 2 * tokens / spread / (1 if recompute == "full" else int(recompute))

@@ -1,12 +1,12 @@
 """Time of core attention: fused kernels from a table, unfused kernels from matrix products and memory traffic."""
 
-import csv
 import math
 from functools import lru_cache
 
 from hpcbench.predict import constants
 from hpcbench.predict.devices import DeviceSpec
-from hpcbench.predict.products import TABLES, Products
+from hpcbench.predict.products import Products
+from hpcbench.predict.tables import read_table
 
 
 def time_fused_attention(
@@ -14,9 +14,9 @@ def time_fused_attention(
 ) -> float:
     """Return the time in seconds of `flops` operations in a fused causal kernel, ``FA1``, ``FA2`` or ``FA3``.
 
-    Masked operations count half. FlashAttention 1 was measured only on an A100; its speed relative to FlashAttention 2
+    Masked operations count half. FlashAttention 1 was measured only on an A100. Its speed relative to FlashAttention 2
     is assumed to be the same on other GPUs. FlashAttention 3 also represents cuDNN's kernels, which are equally fast.
-    FlashAttention 3 is available only on an H100; other GPUs run FlashAttention 2. Devices without a table, such as a
+    FlashAttention 3 is available only on an H100. Other GPUs run FlashAttention 2. Devices without a table, such as a
     V100 or a CPU, are assumed to run at half the rate of large matrix products.
     """
     peak = device.peak(precision)
@@ -60,12 +60,11 @@ def _curve(family: str, kernel: str, head_dim: int) -> tuple[tuple[float, float]
 
 def _read_rates(family: str, kernel: str, head_dim: str) -> dict[tuple[str, str, int], float]:
     """Return the TFLOP/s of a kernel, keyed by pass, mask and length."""
-    with (TABLES / "attention.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
-            for row in csv.DictReader(stream)
-            if (row["gpu"], row["kernel"], row["head_dim"]) == (family, kernel, head_dim)
-        }
+    return {
+        (row["pass"], row["causal"], int(row["seq"])): float(row["tflops"])
+        for row in read_table("attention.csv")
+        if (row["gpu"], row["kernel"], row["head_dim"]) == (family, kernel, head_dim)
+    }
 
 
 def time_unfused_product(

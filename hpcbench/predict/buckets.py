@@ -80,9 +80,11 @@ class PredictedBucket:
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Number of elements in a gradient message, or in a weight message before the update; 0 for all."""
+    """Number of elements in a gradient message, or in a weight message before the update, or 0 for all."""
     given: int = 0
-    """Number of elements in a message with updated weights; 0 for all."""
+    """Number of elements in a message with updated weights, or 0 for all."""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """Shapes of the rank's parts of the parameters."""
 
 
 class BucketLayout(NamedTuple):
@@ -105,7 +107,7 @@ class BucketLayout(NamedTuple):
 
 
 def get_itemsize(train: Train) -> int:
-    """Return the bytes per value in the accumulation precision: 8 for fp64, else 4."""
+    """Return the number of bytes per value in the accumulation precision: 8 for fp64, else 4."""
     return 8 if train.precision == "fp64" else 4
 
 
@@ -185,15 +187,16 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         return Item(math.prod(shape) * rules.itemsize / parts, grid.list_sharing_axes(cuts), alone, ep)
 
     @cache
-    def count_held(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> int:
-        """Return the number of elements on this rank."""
-        return math.prod(
+    def held_shape(shape: tuple[int, ...], cuts: tuple[Axes, ...]) -> tuple[int, ...]:
+        """Return the shape of the part on this rank."""
+        return tuple(
             count_elements(cut_evenly(size, grid.count(axes))[grid.index(place, axes)]) if axes else size
             for size, axes in zip(shape, cuts, strict=True)
         )
 
     def bucket(inside: list[Parameter], users: set[int]) -> PredictedBucket:
-        ends = [*accumulate(count_held(parameter.shape, parameter.cuts) for parameter in inside)]
+        shapes = tuple(held_shape(parameter.shape, parameter.cuts) for parameter in inside)
+        ends = [*accumulate(map(math.prod, shapes))]
         filled = ends[-1]
         runs = zip(inside, [0, *ends], ends, strict=False)
         return PredictedBucket(
@@ -205,6 +208,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
             ep=inside[0].ep,
             width=inside[0].shape[1] if inside[0].by_rows else 0,
             free=tuple((start, end) for parameter, start, end in runs if parameter.role in rules.roles),
+            shapes=shapes,
         )
 
     reversed_parameters = [*_parameters(part, grid, rules.mesh.ep)][::-1]
@@ -225,11 +229,6 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     return BucketLayout(
         tuple((item_bucket, order.count(k)) for item_bucket, k in kinds.items()), order, max(present.values())
     )
-
-
-def list_parameters(model: Model, train: Train, layout: Layout, number: int) -> Iterator[Parameter]:
-    """List a rank's parameters of part `number` of the pipeline, in the model's order."""
-    return _parameters(_part(model, train, layout, number), layout.grid, layout.ep)
 
 
 def _parameters(part: _Part, grid: Grid, ep: int) -> Iterator[Parameter]:

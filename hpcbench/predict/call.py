@@ -35,7 +35,7 @@ class PredictedCall:
     group: str
 
     def message_bytes(self, size: int, index: int) -> int:
-        """Return the bytes that member `index` of a group of `size` ranks sends."""
+        """Return the number of bytes that member `index` of a group of `size` ranks sends."""
         if self.operation == "send":
             return self.elements * self.width
         # Pieces match `contract.shards`. No list is built, because a group may have thousands of ranks.

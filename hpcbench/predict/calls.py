@@ -7,6 +7,7 @@ matches the engine's counters exactly. The step simulation (`step`) runs the cal
 from collections.abc import Iterator
 from functools import cached_property
 
+from hpcbench.contract.gradient_fit import count_factors
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.shards import ElementRange
@@ -33,13 +34,15 @@ class StepCalls:
     updates
         Number of updates before this step. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
-        Number of neighboring data-parallel ranks on a node, for `node_copy`; None for the whole group.
+        Number of neighboring data-parallel ranks on a node, for `node_copy`, or None for the whole group.
     routed
         Rows sent to experts without token dropping. None assumes that every expert gets the same number.
     rows
         Rows of the embedding gradient, if this gradient may be sent as touched rows. They depend on the text.
     zeros
         Zeros of sparse weights. None assumes that zeros are evenly distributed.
+    low_rank
+        Rank of the approximation of gradient matrices; 0 for whole gradients.
     """
 
     def __init__(
@@ -54,9 +57,10 @@ class StepCalls:
         routed: Routed | None = None,
         rows: SentRows | None = None,
         zeros: Zeros | None = None,
+        low_rank: int = 0,
     ) -> None:
         self._routed, self._rows = routed, rows
-        self._updates = updates
+        self._updates, self._low_rank = updates, low_rank
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self._rank = rank
@@ -116,7 +120,8 @@ class StepCalls:
                 if gathered:
                     yield gathered[0], gathered[1] * count * self.micro_batches
             times = count * (self.micro_batches if self._train.zero >= 2 else 1)
-            yield from list_reductions(self.reduction(bucket), times, bucket.width, self._layout.replicas, self._rows)
+            for call in self.reductions(bucket):
+                yield from list_reductions(call, times, bucket.width, self._layout.replicas, self._rows)
         if self._routed:
             yield from self._experts.list_counted(self._routed, forwards=1 + self._again)
         yield from self.end()
@@ -128,8 +133,8 @@ class StepCalls:
         tensor-parallel region twice per layer and after the embedding, and enters one twice per layer and before the
         head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
         parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
-        the statistics of the softmax over a sharded vocabulary. The largest logits come first; sums of exponentials and
-        target logits are reduced together.
+        the statistics of the softmax over a sharded vocabulary. The largest logits come first. Sums of exponentials and
+        target logits are then reduced together.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
@@ -244,11 +249,11 @@ class StepCalls:
         ]
 
     def activations(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the next one; None for the last part."""
+        """Return the message that a part sends to the next one, or None for the last part."""
         return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
 
     def gradients_back(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the previous one; None for the first part."""
+        """Return the message that a part sends to the previous one, or None for the first part."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:
@@ -273,7 +278,7 @@ class StepCalls:
         return grid.count(grid.stream.rows) * grid.count(grid.stream.columns)
 
     def gathered_forward(self, bucket: PredictedBucket) -> RepeatedCall | None:
-        """Return the ZeRO-3 gathers of a bucket in the forward pass of one micro-batch; None below stage 3."""
+        """Return the ZeRO-3 gathers of a bucket in the forward pass of one micro-batch, or None below stage 3."""
         if self._train.zero < 3:
             return None
         channel, group = ("ZERO", "FORWARD", "PARAM"), _holders(bucket)
@@ -281,7 +286,7 @@ class StepCalls:
         return PredictedCall(channel, "all-gather", elements, self._widths["parameters"], group), bucket.gathers
 
     def gathered_backward(self, bucket: PredictedBucket) -> RepeatedCall | None:
-        """Return the ZeRO-3 gather of a bucket in the backward pass of one micro-batch; None below stage 3.
+        """Return the ZeRO-3 gather of a bucket in the backward pass of one micro-batch, or None below stage 3.
 
         With a copy of the weights on each node, ranks gather within the node.
         """
@@ -290,16 +295,19 @@ class StepCalls:
         channel, group = ("ZERO", "BACKWARD", "PARAM"), "node" if self._node_ranks else _holders(bucket)
         return PredictedCall(channel, "all-gather", bucket.sent or bucket.length, self._widths["parameters"], group), 1
 
-    def reduction(self, bucket: PredictedBucket) -> PredictedCall:
-        """Return the reduction of a bucket's gradients over the replicas.
+    def reductions(self, bucket: PredictedBucket) -> list[PredictedCall]:
+        """List the reductions of a bucket's gradients over the replicas.
 
-        It runs once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
+        They run once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
         frozen, momenta are reduced instead of gradients.
         """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
         operation = "reduce-scatter" if self._train.zero else "all-reduce"
-        return PredictedCall(channel, operation, bucket.sent or bucket.length, width, _holders(bucket))
+        group = _holders(bucket)
+        if self._low_rank and not bucket.width and (sizes := count_factors(bucket.shapes, self._low_rank)):
+            return [PredictedCall(channel, "all-reduce", elements, width, group) for elements in sizes]
+        return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
 
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.

@@ -137,7 +137,12 @@ def predict_runs(
         "site": place.site,
         "baseline": study.baseline.scheme,
         "device": machine.device.name,
-        "program": {"name": program.name, "title": program.title, "sources": list(program.sources)},
+        "program": {
+            "name": program.name,
+            "title": program.title,
+            "sources": list(program.sources),
+            "assumed": list(program.assumed),
+        },
         "measured": [str(measured_tables.directory / name) for name in measured_tables.names]
         if measured_tables.directory
         else [],
@@ -146,6 +151,7 @@ def predict_runs(
         "plans": plans,
         "products": {"basis": machine.products.basis.value, "source": machine.products.source},
         "links": {"within": machine.fabric.within_basis.value, "between": machine.fabric.between_basis.value},
+        "node_bytes_per_s": machine.fabric.node_bytes_per_s,
     }
     return predictions, about, machine
 

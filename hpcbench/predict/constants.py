@@ -8,10 +8,10 @@ halves and prints the errors of both. "Guessed" means that the value was set bef
 """
 
 PRODUCT_IN_STEP = {"V100": 0.85, "A100": 1.0, "H100": 0.8, "cpu": 1.0}
-"""Speed of a matrix product in a step relative to its table, by family of devices: chosen. The table of an H100 comes
-from short measurements; in a step the clock rate drops (see the rows above 0.8 of the peak)."""
+"""Speed of matrix products in a step relative to the table, by device family (chosen). The H100 table comes from short
+measurements. In a step the clock rate drops (see the rows above 0.8 of the peak)."""
 TABLE_OF_PCIE = {"A100": 1.07}
-"""Speed of the SXM variant relative to the PCIe variant in the table: at best 271 and 253 TFLOP/s."""
+"""Speed of the SXM variant relative to the PCIe variant in the table. The best rates are 271 and 253 TFLOP/s."""
 ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
 """16-bit peak of the devices on which attention was measured."""
 FP8_SPEED = 1.7
@@ -19,23 +19,26 @@ FP8_SPEED = 1.7
 Guessed to be slightly below this ratio.
 """
 FP8_CAST_BYTES = 5
-"""Bytes moved per element to find an operand's maximum and cast it to 8 bits, untransposed and transposed: guessed."""
+"""Bytes moved per element to find an operand's maximum and cast it to 8 bits, untransposed and transposed (guessed)."""
 MEMORY_IN_STEP = 0.85
-"""Bandwidth of norms, activations and sums in a step, relative to the measured stream copy: guessed. Single kernels
+"""Bandwidth of norms, activations and sums in a step, relative to the measured stream copy (guessed). Single kernels
 reach 0.6 to 1.1 of the copy bandwidth (machines/membound.csv).
 """
 NOT_HIDDEN = 0.7
 """Fraction of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
 weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
 KERNEL_S = 8e-6
-"""Minimum time in seconds of a GPU product: the smallest cuBLAS kernels of DeepBench on V100, and 7 us on H100."""
+"""Minimum time of a GPU product in seconds: the smallest cuBLAS kernels in DeepBench (V100), and 7 us on an H100."""
 HOST_KERNEL_S = 6e-6
-"""Seconds to launch a kernel from Python, the minimum time of each kernel of a layer: guessed."""
+"""Seconds to launch a kernel from Python, the minimum time of each kernel of a layer (guessed)."""
 SMALL_KERNEL_S = 4e-6
-"""Minimum time in seconds of a memory-bound kernel: guessed."""
+"""Minimum time in seconds of a memory-bound kernel (guessed)."""
 OPTIMIZER_BYTES = 69
 """Bytes of memory traffic for each parameter in a mixed-precision Adam step: 90 ms for 1e9 parameters at 770 GB/s
 (bigscience V100 logs, sum of copy, unscaling, clipping, Adam and copy back)."""
+FACTOR_BYTES = 44
+"""Bytes of memory traffic for each gradient that is approximated by a low rank, in fp32: counted passes over matrix and
+error in `hpcbench/parallel/low_rank.py`."""
 LOSS_BYTES = 45
 """Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""
@@ -46,8 +49,8 @@ NETWORK_LATENCY_S = 15e-6
 WITHIN_LATENCY_S = 3.4e-6
 """Latency in seconds of a collective step within a node over NVLink: NCCL's constant for the simple protocol."""
 RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
-"""Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. Measured on an H100; scaled to a
-B200 by the ratio of all-reduce bandwidths.
+"""Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. Measured on an H100, and scaled to
+a B200 by the ratio of all-reduce bandwidths.
 """
 COLLECTIVE_S = 10e-6
 """Minimum time in seconds of a collective: NCCL's base constants are 7 to 14 us."""
@@ -62,36 +65,36 @@ WAIT_SHARE = 0.02
 Guessed."""
 RANK_SPREAD = 0.008
 """Standard deviation of the step times of ranks on GPUs. A step takes as long as the slowest rank. GPUs of one node
-differ by up to 5 % (ml-engineering); fitted on benchmarks/published/programs.csv."""
+differ by up to 5 % (ml-engineering). The value is fitted on benchmarks/published/programs.csv."""
 LEAF_NODES = 4 / 6.25e9
 """Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth. 4
 nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
 switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes)."""
 CONTENTION_POWER = 0.4
-"""The bandwidth of NCCL's collectives between nodes falls with this power of the number of such switches, because rings
-share links of the fabric: fitted on benchmarks/published/programs.csv."""
+"""The bandwidth of NCCL's inter-node collectives falls with this power of the number of such switches, because rings
+share fabric links. Fitted on benchmarks/published/programs.csv."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
-"""Uncompressed bytes per second of a codec without measurements: assumed."""
+"""Uncompressed bytes per second of a codec without measurements (assumed)."""
 CODEC_CALL_S = {"gpu": 20e-6, "cpu": 10e-6}
-"""Minimum time in seconds of a codec call: assumed."""
+"""Minimum time of a codec call in seconds (assumed)."""
 CODED_RATIO = {"mpc": 0.92, "xpk": 0.72}
-"""Encoded bytes per byte of a lossless codec, on fp32 training tensors: assumed. The ratio depends on the data;
-`hpcbench bench network` measures it.
+"""Encoded bytes per byte of a lossless codec, on fp32 training tensors (assumed). The ratio depends on the data and is
+measured by `hpcbench bench network`.
 """
 HOST_LINK_BYTES_PER_S = {"V100": 12e9, "A100": 26e9, "H100": 53e9, "H200": 53e9}
 """Bandwidth between a GPU and its host, measured elsewhere (PCIe 3, 4 and 5)."""
 HOST_UPDATE_BYTES = 28
 """Bytes of host memory that Adam reads and writes per fp32 parameter: gradient, weight and two moments."""
 HOST_BYTES_PER_S = 20e9
-"""Host memory bandwidth during an update: assumed."""
+"""Host memory bandwidth during an update (assumed)."""
 CPU_FLOPS_A_CORE = 40e9
-"""FLOP/s of fp32 products on one core, for nodes without measurements: assumed."""
+"""FLOP/s of fp32 products on one core, for nodes without measurements (assumed)."""
 CPU_BYTES_PER_S_A_CORE = 6e9
-"""Memory bandwidth of one core, for nodes without measurements: assumed."""
+"""Memory bandwidth of one core, for nodes without measurements (assumed)."""
 PLAN_CALL_S = 2.1e-4
 """Core seconds for starting and ending a plan's call in Python, in addition to its messages, if ranks share cores. This
-and the next two constants are means of the measurements of results/reference/predict-measured*, whose predictions are
-as accurate with them as with the values of each measurement."""
+and the next two constants are means over the measurements in results/reference/predict-measured*. With the means, the
+predictions there are as accurate as with each measurement's own values."""
 PLAN_MESSAGE_S = 7e-5
 """Core seconds for each message of a plan step after the first message."""
 PLAN_FACTOR = 1.2
@@ -106,10 +109,16 @@ DRIVING_CORES = 0.085
 to 0.12."""
 SHARED_CORES_ERROR = 0.16
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. Chosen so that an
-interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*, 155 are inside with
-the tables alone, and 157 after calibration with an earlier run.
+interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*, 155 are inside the
+interval with the tables alone, and 157 after calibration with an earlier run.
 """
-ERRORS = {"measured here": 0.06, "measured elsewhere": 0.11, "data sheet": 0.20, "assumed": 0.40}
+UNFITTED_PROGRAM_ERROR = 0.12
+"""Relative error of the computing time of a program whose slowdown was not fitted, in addition to the errors of the
+tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.12 is the half-width of an interval of
+80 % by Student's t. The deviations do not grow with the number of GPUs.
+"""
+ERRORS = {"measured here": 0.06, "measured elsewhere": 0.07, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of an input by source, for intervals that contain 80 % of the measured times. "measured elsewhere" is
-calibrated: 44 of 53 published program runs are inside if the runs of the same family are left out
-(benchmarks/predict_programs.py). The others are assumed: leave-one-out errors of measured tables are 3 to 7 %."""
+calibrated: 44 of 53 published program runs are inside the interval if runs of the same family are left out
+(benchmarks/predict_programs.py), among them 29 of the 35 runs of programs with other families. The others are assumed:
+leave-one-out errors of measured tables are 3 to 7 %."""

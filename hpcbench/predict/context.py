@@ -1,7 +1,7 @@
 """Communication calls of context-parallel attention in one layer and micro-batch. Pure.
 
-Queries and results have n values each on a rank, keys and values m each (m = n without grouped queries); p ranks share
-the positions:
+On each rank, queries and results have n values each, and keys and values have m values each (m = n without grouped
+queries). p ranks share the positions:
 
 ======== =============================== ===========================================================
 way      forward                         backward

@@ -74,7 +74,7 @@ class CoreCosts:
 
 
 def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
-    """Read the core costs from a table of unlimited links; None if each rank had its own core.
+    """Read the core costs from a table of unlimited links, or None if each rank had its own core.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
 
 
 def interpolate_curve(curve: Curve, nbytes: float) -> float:
-    """Return the seconds at a size: linear between points, proportional to bytes beyond the last point."""
+    """Return the time in seconds at a size: linear between points, proportional to bytes beyond the last point."""
     if not curve or nbytes <= curve[0][0]:
         return curve[0][1] if curve else 0.0
     most, longest = curve[-1]

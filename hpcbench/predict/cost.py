@@ -2,12 +2,27 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hpcbench.predict.basis import InputBasis
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Additive:
+    """A dataclass whose values are added, and multiplied by a number, field by field."""
+
+    def __add__(self, other: "Self") -> "Self":
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return type(self)(*(here + there for here, there in pairs))
+
+    def __mul__(self, times: float) -> "Self":
+        return type(self)(*(value * times for value in vars(self).values()))
+
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Additive):
     """Cost of one call without other traffic on the links. Times are in seconds."""
 
     encode: float = 0.0
@@ -25,26 +40,6 @@ class Cost:
     def seconds(self) -> float:
         """Seconds of the whole call."""
         return self.encode + self.decode + self.inside + self.network
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.encode + other.encode,
-            self.decode + other.decode,
-            self.inside + other.inside,
-            self.network + other.network,
-            self.wire_bytes + other.wire_bytes,
-            self.network_bytes + other.network_bytes,
-        )
-
-    def __mul__(self, times: float) -> "Cost":
-        return Cost(
-            self.encode * times,
-            self.decode * times,
-            self.inside * times,
-            self.network * times,
-            self.wire_bytes * times,
-            self.network_bytes * times,
-        )
 
 
 def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
@@ -68,5 +63,5 @@ class CodecSpeed:
     decode_bytes_per_s: float
     call_s: float
     ratio: float | None
-    """Measured encoded bytes per byte; None to compute the ratio from the codec's format."""
+    """Measured encoded bytes per byte, or None to compute the ratio from the codec's format."""
     basis: InputBasis

@@ -1,17 +1,13 @@
 """Compute devices: peaks and memory from data sheets, and published bandwidths."""
 
-import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
 from hpcbench.predict import constants
 from hpcbench.predict.basis import InputBasis
-from hpcbench.predict.chips import CHIPS
-
-TABLES = Path(__file__).with_name("machines")
+from hpcbench.predict.chips import list_chips
+from hpcbench.predict.tables import read_table
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class DeviceSpec:
     units: int
     """Number of streaming multiprocessors or cores over which the tiles of a product are distributed."""
     memory_bytes: float | None
-    """Memory in bytes; None if unknown."""
+    """Memory in bytes, or None if unknown."""
     copy_bytes_per_s: float
     """Memory bandwidth of a large copy, counting bytes read and written."""
     link_bytes_per_s: float
@@ -35,7 +31,7 @@ class DeviceSpec:
     """Source of `copy_bytes_per_s`."""
     source: str
     links: str = ""
-    """Family of the measured links within a node; empty for the nominal bandwidth."""
+    """Family of the measured links within a node. Empty for the nominal bandwidth."""
     product_share: float = 1.0
     """Fraction of the peak that products and attention reach, relative to the family's table."""
 
@@ -44,23 +40,17 @@ class DeviceSpec:
         return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
 
 
-@cache
-def _read_table() -> tuple[dict[str, str], ...]:
-    with (TABLES / "devices.csv").open(encoding="utf-8", newline="") as stream:
-        return tuple(csv.DictReader(stream))
-
-
 def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
-    """Return the GPU with this name in the site file; None if it is not in the table.
+    """Return the GPU with this name in the site file, or None if it is not in the table.
 
     Parameters
     ----------
     memory_gb
-        Device memory according to the site; None for the usual size.
+        Device memory according to the site, or None for the usual size.
     """
-    for row in _read_table():
+    for row in read_table("devices.csv"):
         if re.search(rf"(?<![A-Z]){row['pattern']}", name):
-            chip = next(chip for chip in CHIPS if chip.name == row["chip"])
+            chip = next(chip for chip in list_chips() if chip.name == row["chip"])
             return DeviceSpec(
                 chip.name,
                 row["family"],

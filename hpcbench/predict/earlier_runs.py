@@ -50,7 +50,7 @@ class EarlierRun:
     seconds: float
     """Mean step time in seconds after the warm-up."""
     compute_s: float | None
-    """Computation seconds per step on the slowest host; None if the log does not contain them."""
+    """Computation seconds per step on the slowest host, or None if the log does not contain them."""
     log: RunLog
 
 
@@ -158,7 +158,10 @@ def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: 
 
 
 def fit_waiting(workload: Workload, calibrated: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
-    """Return measured over predicted waiting time of a baseline on shared cores; None if waiting is negligible."""
+    """Return the ratio of measured to predicted waiting time of a baseline on shared cores.
+
+    None if it is negligible.
+    """
     step = predict_step_time(workload, *calibrated)
     by_links = step.network_seconds > LEAST_SHARE * step.seconds.value
     if workload.scheme.algorithm != "native" or not by_links or seconds <= compute_s:
@@ -259,7 +262,7 @@ def _per_node(run: Run) -> int:
 
 
 def _measured(run: Run, log: RunLog) -> float | None:
-    """Return the mean step time in seconds; None if the run did not complete."""
+    """Return the mean step time in seconds, or None if the run did not complete."""
     if log.ending.state != State.COMPLETED.value:
         return None
     first = find_first_counted(run.train.warmup_steps, run.train.steps, log.resumed_from)

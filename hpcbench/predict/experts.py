@@ -13,7 +13,7 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 class Routed(NamedTuple):
     """Token rows that one rank processed in a step, over all expert layers and micro-batches.
 
-    Without token dropping the counts depend on the router. A forward and a backward pass count once; recomputation is
+    Without token dropping the counts depend on the router. A forward and a backward pass count once. Recomputation is
     not counted.
     """
 

@@ -5,7 +5,6 @@ a root, and ``(n-1)/n`` for the others. Within a node, the bus bandwidth was mea
 devices. Between nodes, all groups with ranks on a node share the node's network.
 """
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,10 +12,10 @@ from functools import lru_cache
 from hpcbench.predict import constants
 from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.core_costs import CoreCosts
-from hpcbench.predict.products import TABLES
+from hpcbench.predict.tables import read_table
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1, "all-to-all": 1, "broadcast": 2, "reduce": 2}
-"""Rounds of a collective. A large broadcast consists of a scatter and an all-gather; a reduction to a root consists of
+"""Rounds of a collective. A large broadcast consists of a scatter and an all-gather. A reduction to a root consists of
 a reduce-scatter and a gather.
 """
 PIECEWISE = ("broadcast", "reduce")
@@ -83,7 +82,7 @@ class Fabric:
     library_place: GroupPlacement | None = None
     """Placement of the ranks in that measurement."""
     core_costs: CoreCosts | None = None
-    """Core time of messages for ranks that share cores; None if each rank has its own cores."""
+    """Core time of messages for ranks that share cores, or None if each rank has its own cores."""
 
     def describe(self, *, between: bool) -> str:
         """Describe the bandwidth of the links between or within nodes."""
@@ -209,12 +208,11 @@ def _curve(family: str, ranks: int) -> tuple[tuple[float, float], ...]:
         return ()
     system, gpu = _LOOKED_UP[family]
     curves: dict[int, list[tuple[float, float]]] = {}
-    with (TABLES / "links.csv").open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            if (row["system"], row["gpu"], row["collective"]) == (system, gpu, "all_reduce") and row["size_bytes"]:
-                point = math.log(float(row["size_bytes"])), math.log(float(row["busbw_GBps"]) * 1e9)
-                if int(row["gpus"]) <= int(row["gpus_per_node"]):
-                    curves.setdefault(int(row["gpus"]), []).append(point)
+    for row in read_table("links.csv"):
+        if (row["system"], row["gpu"], row["collective"]) == (system, gpu, "all_reduce") and row["size_bytes"]:
+            point = math.log(float(row["size_bytes"])), math.log(float(row["busbw_GBps"]) * 1e9)
+            if int(row["gpus"]) <= int(row["gpus_per_node"]):
+                curves.setdefault(int(row["gpus"]), []).append(point)
     if not curves:
         return ()
     return tuple(sorted(curves[min(curves, key=lambda count: abs(count - ranks))]))

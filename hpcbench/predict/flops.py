@@ -6,9 +6,12 @@ row, which is one token for one expert. Model FLOPs count only rows that an expe
 Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from hpcbench.contract.training import Model
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 MODEL_FORMULA = "Megatron-LM: 72 s l h^2 (1 + s/(6h) + V/(12 l h)), arXiv 2104.04473 section 5.1"
 NEOX_FORMULA = "GPT-NeoX: 24 f s l h^2 (1 + s/(6h) + V/(16 l h)), f = 4 with layers recomputed, else 3"
@@ -22,7 +25,7 @@ class BlockShape(NamedTuple):
     """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
-    """Total number of key features; less than the hidden size with grouped queries."""
+    """Total number of key features, less than the hidden size with grouped queries."""
     mlp_width: int | None = None
     """Intermediate width of the MLP."""
     gated: bool = False
@@ -90,21 +93,21 @@ class ExpertShape(NamedTuple):
     chosen: int
     """Rows per sequence that a layer's router selects."""
     places: int | None
-    """Expert slots of a layer per sequence; None without a limit."""
+    """Expert slots of a layer per sequence, or None without a limit."""
     padded: bool
     """Whether experts compute all of their slots, with zeros in empty slots."""
     routers: int
     """Number of ranks that route the same tokens."""
     kept_rows: float | None = None
-    """Rows per sequence that a layer's experts kept, as a mean over layers; None before a run."""
+    """Rows per sequence that a layer's experts kept, as a mean over layers, or None before a run."""
     width: int | None = None
-    """Intermediate width of an expert; None for the MLP's width."""
+    """Intermediate width of an expert, or None for the MLP's width."""
     shared_width: int | None = None
-    """Intermediate width of the shared expert; None for the width of an expert."""
+    """Intermediate width of the shared expert, or None for the width of an expert."""
 
     @property
     def needed(self) -> float:
-        """Rows per sequence that a layer keeps; before a run, the maximum."""
+        """Rows per sequence that a layer keeps. Before a run, the maximum."""
         if self.kept_rows is not None:
             return self.kept_rows
         return self.chosen if self.places is None else min(self.chosen, self.places)
@@ -154,57 +157,64 @@ def name_formulas(recompute: str | int, *, gpt: bool) -> dict[str, str]:
     }
 
 
-def count_parameters(
-    *,
-    layers: int,
-    hidden: int,
-    vocab: int,
-    seq_len: int,
-    positions: str,
-    tied: bool,
-    experts: ExpertShape = DENSE,
-    block: BlockShape = GPT,
-) -> int:
+class _Sizes(TypedDict):
+    layers: int
+    hidden: int
+    vocab: int
+    seq_len: int
+
+
+class ModelSizes(_Sizes, total=False):
+    """Sizes of a model that determine its operations and parameters. The default is a dense GPT."""
+
+    experts: ExpertShape
+    block: BlockShape
+
+
+def count_parameters(*, positions: str, tied: bool, **sizes: "Unpack[ModelSizes]") -> int:
     """Return the number of parameters.
 
     With learned positions and a tied head this is Megatron-LM's ``12 l h^2 (1 + 13/(12h) + (V+s)/(12lh))``
     (arXiv 2104.04473, equation 2) plus the ``2h`` of the last LayerNorm, which the paper omits.
     """
-    embedding = vocab * hidden * (1 if tied else 2) + (seq_len * hidden if positions == "learned" else 0)
-    norm = block.count_norm_parameters(hidden)
-    further = experts.count_further_parameters(hidden, block)
-    return layers * block.count_parameters(hidden) + embedding + norm + further
+    hidden, block = sizes["hidden"], sizes.get("block", GPT)
+    embedding = sizes["vocab"] * hidden * (1 if tied else 2)
+    embedding += sizes["seq_len"] * hidden if positions == "learned" else 0
+    further = sizes.get("experts", DENSE).count_further_parameters(hidden, block)
+    layers = sizes["layers"] * block.count_parameters(hidden)
+    return layers + embedding + block.count_norm_parameters(hidden) + further
 
 
-def count_model_flops(
-    *,
-    layers: int,
-    hidden: int,
-    vocab: int,
-    seq_len: int,
-    experts: ExpertShape = DENSE,
-    block: BlockShape = GPT,
-) -> float:
+class _Forward(NamedTuple):
+    """Operations in one forward pass of a sequence: all blocks, the core attention in them, and the head."""
+
+    blocks: float
+    core: float
+    head: float
+
+
+def _count_forward(sizes: ModelSizes, *, executed: bool) -> _Forward:
+    layers, hidden, seq_len = sizes["layers"], sizes["hidden"], sizes["seq_len"]
+    block = sizes.get("block", GPT)
+    core = 4 * layers * seq_len**2 * hidden
+    blocks: float = 2 * seq_len * layers * block.count_weights(hidden) + core
+    blocks += sizes.get("experts", DENSE).count_further_flops(
+        hidden=hidden, seq_len=seq_len, executed=executed, block=block
+    )
+    return _Forward(blocks, core, 2 * seq_len * hidden * sizes["vocab"])
+
+
+def count_model_flops(**sizes: "Unpack[ModelSizes]") -> float:
     """Return the forward and backward operations of one sequence, without recomputation and dropped tokens.
 
     ``6 s (l w + h V) + 12 s^2 l h`` with w weights per layer: ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` for a GPT (arXiv
     2104.04473, section 5.1, without recomputation). As in the literature, masked positions are counted.
     """
-    core = 4 * layers * seq_len**2 * hidden
-    forward = 2 * seq_len * (layers * block.count_weights(hidden) + hidden * vocab) + core
-    return 3 * (forward + experts.count_further_flops(hidden=hidden, seq_len=seq_len, executed=False, block=block))
+    forward = _count_forward(sizes, executed=False)
+    return 3 * (forward.blocks + forward.head)
 
 
-def count_hardware_flops(
-    *,
-    layers: int,
-    hidden: int,
-    vocab: int,
-    seq_len: int,
-    recompute: str | int,
-    experts: ExpertShape = DENSE,
-    block: BlockShape = GPT,
-) -> float:
+def count_hardware_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> float:
     """Return the operations executed for one sequence, including recomputation and empty expert slots.
 
     With full recomputation the forward pass of each layer runs twice: ``8 s l w + 6 s h V + 16 s^2 l h``, for a GPT
@@ -219,32 +229,18 @@ def count_hardware_flops(
         Setting of the run: ``none`` (or 0), ``selective``, ``full``, or a number of layers that are recomputed
         together, which costs the same as ``full``.
     """
-    core = 4 * layers * seq_len**2 * hidden
-    blocks: float = 2 * seq_len * layers * block.count_weights(hidden) + core
-    blocks += experts.count_further_flops(hidden=hidden, seq_len=seq_len, executed=True, block=block)
-    head = 6 * seq_len * hidden * vocab
+    forward = _count_forward(sizes, executed=True)
     if has_layer_recompute(recompute):
-        return 4 * blocks + head
-    return 3 * blocks + head + (3 * core if recompute == "selective" else 0)
+        return 4 * forward.blocks + 3 * forward.head
+    return 3 * (forward.blocks + forward.head + (forward.core if recompute == "selective" else 0))
 
 
-def count_neox_flops(
-    *,
-    layers: int,
-    hidden: int,
-    vocab: int,
-    seq_len: int,
-    recompute: str | int,
-    experts: ExpertShape = DENSE,
-    block: BlockShape = GPT,
-) -> float:
+def count_neox_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> float:
     """Return the operations executed for one sequence according to GPT-NeoX's formula.
 
     ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``);
     the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation it counts
     three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as none here.
     """
-    work: float = 2 * seq_len * layers * block.count_weights(hidden) + 4 * layers * seq_len**2 * hidden
-    work += 3 * seq_len * hidden * vocab / 2
-    work += experts.count_further_flops(hidden=hidden, seq_len=seq_len, executed=True, block=block)
-    return (4 if has_layer_recompute(recompute) else 3) * work
+    forward = _count_forward(sizes, executed=True)
+    return (4 if has_layer_recompute(recompute) else 3) * (forward.blocks + 3 * forward.head / 4)

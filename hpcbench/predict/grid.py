@@ -18,7 +18,7 @@ In 2d and 2.5d the product of the head streams the vocabulary, so C replaces A.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hpcbench.contract.grid import Axes, Cuts, ExtraCut, Grid, Product
@@ -165,34 +165,6 @@ def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
         Statistic(("EXACT", "FORWARD", "ACT", "".join(axes)), "all-reduce", axes, n)
         for axes, n in ((inner.columns, piece), (inner.columns, 2 * piece), (inner.rows, 1))
     ]
-
-
-def count_weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
-    """Return the number of parameters on a rank of a stage with `layers` layers.
-
-    A rank holds 1/P of each matrix, or d/P in 2.5d.
-    """
-    return sum(_count_each_weight(grid, model, layers, first=first, last=last, seq_len=seq_len))
-
-
-def _count_each_weight(
-    grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int
-) -> Iterator[int]:
-    h = model.hidden
-
-    def count(word: str, attribute: str, *shape: int) -> int:
-        cuts = grid.cuts(word, attribute)
-        return math.prod(size // grid.count(axes) for size, axes in zip(shape, cuts, strict=True))
-
-    for layer in list_block_products(1, model) * layers:
-        yield count(layer.word, "weight", layer.sizes["N"], layer.sizes["K"])
-        yield count(layer.word, "bias", layer.sizes["N"]) if model.bias else 0
-    yield (2 * layers + last) * (1 + (model.norm == "layernorm")) * count("norm", "weight", h)
-    if first:
-        yield count("vocabulary", "weight", model.vocab, h)
-        yield count("positions", "weight", seq_len, h) if model.positions == "learned" else 0
-    if last and not (model.tied and first):
-        yield count("head", "weight", model.vocab, h)
 
 
 def count_kept_elements(grid: Grid, layer: GridProduct) -> int:

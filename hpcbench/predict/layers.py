@@ -39,7 +39,7 @@ def interpolate_factors(
     ways: int = 1,
     spread: bool = False,
 ) -> tuple[float, float]:
-    """Return the factors for a layer's forward and backward pass; 1 if no layer was measured.
+    """Return the factors for a layer's forward and backward pass, or 1 if no layer was measured.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Machine:
     work_factor: float = 1.0
     """Computing time of earlier runs divided by the computing time from the tables."""
     work_basis: InputBasis | None = None
-    """Source of `work_factor` if it comes from earlier runs; None for the source of the tables."""
+    """Source of `work_factor` if it comes from earlier runs, or None for the source of the tables."""
     layers: tuple[MeasuredLayer, ...] = ()
     """Measured layers."""
     update_s: float | None = None
@@ -49,12 +49,12 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """Build a GPU cluster from tables and data sheets; None if they do not contain the GPU.
+    """Build a GPU cluster from tables and data sheets, or None if they do not contain the GPU.
 
     Parameters
     ----------
     node_gbit
-        One-way network bandwidth of a node in Gbit/s; None to assume 100 Gbit/s.
+        One-way network bandwidth of a node in Gbit/s, or None to assume 100 Gbit/s.
     within_gb_s
         Bandwidth in GB/s of the links between the GPUs of a node, if it differs from the default for this GPU.
     """

@@ -46,7 +46,7 @@ class MeasuredTables:
 
 
 def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredTables:
-    """Read the tables of a directory; no tables if it does not exist.
+    """Read the tables of a directory. A missing directory has no tables.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _read_table(path: Path) -> dict[str, Any] | None:
 
 
 def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """Return the machine with measurements in place of assumptions, and codec speeds.
+    """Return the machine with assumptions replaced by measurements, and the codec speeds.
 
     Raises
     ------

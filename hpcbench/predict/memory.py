@@ -7,14 +7,14 @@ all gradients. After the reduction it contains the owner's sums while the optimi
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcbench.contract.rules import resolve_treatments
+from hpcbench.contract.rules import list_treatments
 from hpcbench.contract.traffic import TrafficSettings
 from hpcbench.contract.training import UNFLUSHED, Model
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.parallel.stream import Stream
 from hpcbench.predict import context, zero
 from hpcbench.predict import grid as grids
-from hpcbench.predict.activations import count_alive, count_layer_bytes
+from hpcbench.predict.activations import count_alive
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.buckets import get_itemsize
 from hpcbench.predict.call import WIDTHS
@@ -26,7 +26,7 @@ from hpcbench.predict.workload import Workload
 KINDS = ("weights", "stashes", "gradients", "optimizer", "activations", "transient", "codec buffers", "residuals")
 PEAKS = ("before backward", "after backward", "after reduction")
 CONTEXT_BYTES = 1.2e9
-"""GPU memory used by CUDA, libraries and fragmentation: assumed."""
+"""GPU memory used by CUDA, libraries and fragmentation (assumed)."""
 _ERROR = 0.10
 
 
@@ -41,7 +41,9 @@ class PredictedMemory:
     host_bytes: float
     """Offloaded bytes on the rank's host."""
     limit: float | None
-    """Device memory in bytes; None if unknown."""
+    """Device memory in bytes, or None if unknown."""
+    basis: InputBasis = InputBasis.ELSEWHERE
+    """Source of the rules for states and activations."""
 
     @property
     def peak(self) -> str:
@@ -56,11 +58,11 @@ class PredictedMemory:
     @property
     def figure(self) -> PredictedValue:
         """Bytes at the largest peak, with an interval."""
-        return PredictedValue.around(self.bytes, _ERROR * self.bytes, InputBasis.ELSEWHERE)
+        return PredictedValue.around(self.bytes, _ERROR * self.bytes, self.basis)
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits; None if the device memory is unknown or inside the interval."""
+        """Whether the rank fits, or None if the device memory is unknown or inside the interval."""
         if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
             return None
         return self.bytes + CONTEXT_BYTES <= self.limit
@@ -89,13 +91,15 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
     Parameters
     ----------
     limit
-        Memory of the device in bytes; None if unknown.
+        Memory of the device in bytes, or None if unknown.
     """
     layout = workload.layout
     stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
-    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit)
+    guessed = {"states", "keeps"}.intersection(workload.program.assumed)
+    basis = InputBasis.ASSUMED if guessed else InputBasis.ELSEWHERE
+    return PredictedMemory(worst * layout.replicas * layout.tp, peaks, host, limit, basis)
 
 
 def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
@@ -117,7 +121,7 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
 
 
 def _predict_program_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float] | None:
-    """Return the peaks of a stage under the rules of another program; None for the engine."""
+    """Return the peaks of a stage under the rules of another program, or None for the engine."""
     if not workload.program.states:
         return None
     peaks = list_program_peaks(workload, stage)
@@ -220,7 +224,7 @@ def count_lasting_bytes(workload: Workload, calls: StepCalls, node: int | None) 
 
 
 def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) -> float:
-    """Return the bytes that a layer's experts keep per micro-batch, minus the bytes of an MLP."""
+    """Return the number of bytes that a layer's experts keep per micro-batch, minus the bytes of an MLP."""
     model, train, tp, cp = workload.model, workload.train, workload.layout.tp, workload.layout.cp
     how = train.recompute if recompute is None else recompute
     if model.experts is None or how not in ("none", "selective"):
@@ -230,12 +234,12 @@ def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) 
 
 
 def _count_layer_buffers(workload: Workload) -> float:
-    """Return the bytes of temporary layer buffers: tensor grid, attention and expert buffers."""
+    """Return the size in bytes of temporary layer buffers: tensor grid, attention and expert buffers."""
     return _count_grid_buffers(workload) + _count_attention_buffers(workload) + _count_row_buffers(workload)
 
 
 def _count_row_buffers(workload: Workload) -> float:
-    """Return the bytes of rows that are sent to and received for experts."""
+    """Return the size in bytes of rows that are sent to and received for experts."""
     model, train = workload.model, workload.train
     if model.experts is None or workload.layout.ep == 1:
         return 0.0
@@ -243,38 +247,28 @@ def _count_row_buffers(workload: Workload) -> float:
 
 
 def count_activation_bytes(workload: Workload, recompute: str | int | None = None) -> float:
-    """Return the bytes that one layer keeps per micro-batch.
+    """Return the number of bytes that one layer keeps per micro-batch.
 
-    Programs with dropout and scores in memory follow arXiv 2205.05198, table 2. The engine uses neither. It keeps the
-    inputs and outputs of two norms, queries, keys and values, two copies of the attention output, and the input and
-    output of the activation function: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with rotary positions. A
-    gated MLP also keeps the activated gate. Selective recomputation drops one attention output, but keeps the inputs of
-    core attention. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which are not counted here.
+    The engine keeps the inputs and outputs of two norms, queries, keys and values, two copies of the attention output,
+    and the input and output of the activation function: for a GPT ``s b h (8 + 26/t)`` in 16 bits, and 4/t more with
+    rotary positions. A gated MLP also keeps the activated gate. Selective recomputation drops one attention output, but
+    keeps the inputs of core attention. On a CPU, PyTorch's RMSNorm also keeps the normalized values, which are not
+    counted here. Other recomputation keeps only the input of every n-th layer.
     """
     model, train, t = workload.model, workload.train, workload.layout.tp
     how = train.recompute if recompute is None else recompute
     wide = WIDTHS[train.precision] / 2
-    if workload.program.dropout or how not in ("none", "selective"):
-        published = count_layer_bytes(
-            seq_len=train.seq_len // workload.layout.cp,
-            micro_batch=train.micro_batch,
-            hidden=model.hidden,
-            heads=model.heads,
-            inside=model.qkv_width + model.hidden + count_mlp_elements(model, model.middle),
-            tp=t,
-            sequence_parallel=train.sequence_parallel or workload.layout.tensor != "1d",
-            recompute=how,
-        )
-        return published * wide
+    spread = t if train.sequence_parallel or workload.layout.tensor != "1d" else 1
+    tokens = train.seq_len // workload.layout.cp * train.micro_batch
+    if how not in ("none", "selective"):
+        return 2 * wide * tokens * model.hidden / spread / (1 if how == "full" else int(how))
     if workload.layout.tensor != "1d":
         return _count_grid_activation_bytes(workload, how) + _count_score_bytes(workload, how)
-    spread = t if train.sequence_parallel else 1
     # Norms hold only the rank's positions. Inputs of tensor-parallel regions are gathered.
     norms, entered = 4 / spread, 4.0
     h, qkv, rotated = model.hidden, model.qkv_width, _count_rotated(model)
     attention = qkv + rotated + 2 * h - (h if how == "selective" else 0)
     inside = 2.0 * (attention + count_mlp_elements(model, model.middle)) / t
-    tokens = train.seq_len // workload.layout.cp * train.micro_batch
     return tokens * (h * (norms + entered) + inside) * wide + _count_score_bytes(workload, how)
 
 
@@ -286,7 +280,7 @@ def _count_rotated(model: Model) -> int:
 
 
 def _count_score_bytes(workload: Workload, how: str | int) -> float:
-    """Return the bytes of attention probabilities that ring self-attention keeps per layer."""
+    """Return the size in bytes of the attention probabilities that ring self-attention keeps per layer."""
     model, train, layout = workload.model, workload.train, workload.layout
     if layout.cp == 1 or layout.context != "rsa" or how == "selective":
         return 0.0
@@ -343,16 +337,16 @@ def _count_grid_buffers(workload: Workload) -> float:
 
 
 def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, parameters: int) -> tuple[float, float]:
-    """Return the bytes of encoded-message buffers, and of error-feedback residuals."""
+    """Return the size in bytes of encoded-message buffers and error-feedback residuals."""
     if workload.scheme.algorithm == "native":
         return 0.0, 0.0
     setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
     most = residuals = 0.0
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
-    for triple, treatment in resolve_treatments(workload.scheme, setting).items():
-        if treatment.feedback:
-            residuals = 8.0 * parameters
+    for triple, treatment in list_treatments(workload.scheme, setting):
+        if treatment.keeps_errors:
+            residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream

@@ -12,10 +12,10 @@ from hpcbench.study.expand import ExpandedRun
 
 
 def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
-    """Reject a study if even the low estimate of a run exceeds its devices' memory.
+    """Reject a study if `hpcbench predict` reports that a run does not fit.
 
-    Studies are not rejected on sites without GPUs or with unknown GPU memory. Runs that the model does not cover are
-    skipped. `hpcbench predict` names the unsupported setting.
+    Studies are not rejected on sites without GPUs or with unknown GPU memory. Runs of other programs, whose models are
+    unknown, and runs with settings that the model does not cover are skipped.
 
     Raises
     ------
@@ -32,11 +32,11 @@ def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
         if run.repeat != 1:
             continue
         try:
-            workload = read_workload(run, site, base)
+            workload = read_workload(run, site, base, memory_only=True)
         except UserError:
             continue
         needed = predict_memory(workload, limit)
-        if needed.figure.low > limit:
+        if needed.fits is False:
             raise UserError(
                 f"{run.where(('layout',))}: layout: run {run.id} needs {needed.bytes / 1e9:.1f} GB on rank "
                 f"{needed.rank} ({needed.peak}), and a GPU of {site.site} has {limit / 1e9:.0f} GB: "

@@ -33,7 +33,7 @@ class BackgroundTransfer(NamedTuple):
     after: float = 0.0
     """Seconds between the end of the transfer and the arrival of the message."""
     queue: str | None = None
-    """Queue whose transfers run one after another, such as transfers of one group; None for no queue."""
+    """Queue whose transfers run one after another, such as transfers of one group, or None for no queue."""
     driven: bool = False
     """Whether a progress thread drives the transfer and uses part of a core while the stage computes."""
 

@@ -30,7 +30,7 @@ def cost_plan(
     width
         Bytes per element.
     speed
-        Speed of the codec; None if nothing is encoded.
+        Speed of the codec, or None if nothing is encoded.
     ratio
         Encoded bytes per byte.
     """

@@ -28,7 +28,7 @@ class Prediction:
     time: StepTime
     memory: PredictedMemory
     against: BreakEven | None = None
-    """Comparison with the baseline; None for the baseline itself, or without a predicted baseline."""
+    """Comparison with the baseline, or None for the baseline itself, or without a predicted baseline."""
 
     @property
     def samples_per_s(self) -> PredictedValue:
@@ -57,6 +57,7 @@ class Prediction:
             "ranks": self.workload.layout.ranks,
             "step_seconds": asdict(self.time.seconds),
             "parts": self.time.parts,
+            "network_seconds": self.time.network_seconds,
             "samples_per_s": asdict(self.samples_per_s),
             "model_tflops": self.tflops,
             "mfu": self.tflops * 1e12 / peak,
@@ -87,7 +88,7 @@ def predict(
     Parameters
     ----------
     refused
-        List to which the error of each unpredictable scheme is appended; None to raise the error.
+        List to which the error of each unpredictable scheme is appended, or None to raise the error.
     """
     predictions = []
     for name, workload in workloads:

@@ -6,17 +6,15 @@ scale, is removed before interpolation. Weights decrease with the distance in lo
 the nearest shapes are used.
 """
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.tables import read_table
 
-TABLES = Path(__file__).with_name("machines")
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.97), (256, 64, 0.9), (64, 256, 0.9), (128, 64, 0.8))
 """Rows, columns and relative speed of the available tiles."""
 _QUANTISATION = 0.5
@@ -106,22 +104,21 @@ def compute_fill(m: int, n: int, units: int) -> float:
 
 @lru_cache(maxsize=8)
 def read_published(family: str) -> Products | None:
-    """Read a GPU family's table from `machines/gemm.csv`; None if the file does not contain the family."""
-    peaks, units = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}, 0
+    """Read a GPU family's table from `machines/gemm.csv`, or None if the file does not contain the family."""
+    peaks = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}
     if family not in peaks:
         return None
     peak, units = peaks[family]
     table: dict[str, list[MeasuredProduct]] = {}
     sources: dict[str, None] = {}
-    with (TABLES / "gemm.csv").open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            if not row["gpu"].startswith(family) or row["dtype"] == "fp8" or row["op"] == "best":
-                continue
-            if row["layout"] == "" or row["batch"] not in ("", "1"):
-                continue  # Chart values, mostly measured with all-zero matrices, are upper bounds.
-            shape = (int(row["m"]), int(row["n"]), int(row["k"]))
-            passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
-            table.setdefault(passage, []).append(MeasuredProduct(*shape, float(row["tflops"]) / peak))
-            sources[row["source"].partition(",")[0]] = None
+    for row in read_table("gemm.csv"):
+        if not row["gpu"].startswith(family) or row["dtype"] == "fp8" or row["op"] == "best":
+            continue
+        if row["layout"] == "" or row["batch"] not in ("", "1"):
+            continue  # Chart values, mostly measured with all-zero matrices, are upper bounds.
+        shape = (int(row["m"]), int(row["n"]), int(row["k"]))
+        passage = {"any": "fwd", "wgrad_fp32acc": "wgrad"}.get(row["op"], row["op"])
+        table.setdefault(passage, []).append(MeasuredProduct(*shape, float(row["tflops"]) / peak))
+        sources[row["source"].partition(",")[0]] = None
     points = tuple((passage, tuple(measured)) for passage, measured in table.items())
     return Products(points, units, InputBasis.ELSEWHERE, "; ".join(sources))

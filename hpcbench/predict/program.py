@@ -25,6 +25,8 @@ class TrainingProgram:
         Display name of the program.
     sources
         Sources of the properties.
+    assumed
+        Names of properties without a source.
     fused_attention
         Whether attention scores stay on the chip.
     attention
@@ -47,30 +49,32 @@ class TrainingProgram:
     wide_gradients
         Whether products accumulate weight gradients directly.
     gradients
-        Number format of gradients in messages; None for the setting of the study.
+        Number format of gradients in messages, or None for the setting of the study.
     layer_buckets
         Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies.
     nccl
-        Whether NCCL carries out the collectives.
+        Whether the collectives use NCCL.
     slowdown
-        Computing time divided by the computing time from the tables, fitted on published runs.
+        Computing time divided by the computing time from the tables, fitted on published runs of this program; None if
+        it was not fitted.
     states
-        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``; empty for the engine's rules.
+        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules.
     keeps
         Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
         parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
         activations if they do not fit.
     again
-        Fraction of a layer's products that selective recomputation repeats; None if it repeats core attention.
+        Fraction of a layer's products that selective recomputation repeats, or None if it repeats core attention.
     fp8
         Whether the layers' matrix products use 8-bit operands.
     shard
-        Number of neighboring replicas over which states are sharded; None for all.
+        Number of neighboring replicas over which states are sharded, or None for all.
     """
 
     name: str
     title: str = ""
     sources: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     fused_attention: bool = True
     attention: str = "FA2"
     dropout: bool = False
@@ -83,7 +87,7 @@ class TrainingProgram:
     gradients: str | None = None
     layer_buckets: bool = False
     nccl: bool = False
-    slowdown: float = 1.0
+    slowdown: float | None = None
     states: Mapping[str, float] = field(default_factory=dict, hash=False)
     keeps: str = "fused"
     again: float | None = None
@@ -113,11 +117,6 @@ def read_table() -> dict[str, dict[str, Any]]:
     """Return the content of `programs.yaml`."""
     table: dict[str, dict[str, Any]] = yaml12.read(Path(__file__).with_name("programs.yaml")).data
     return table
-
-
-def list_programs() -> list[str]:
-    """Return the names of all programs."""
-    return list(read_table())
 
 
 def load_program(text: str) -> TrainingProgram:
@@ -156,8 +155,10 @@ def _find_program(name: str) -> TrainingProgram:
     properties = dict(table[name])
     parent = _find_program(properties.pop("extends")) if "extends" in properties else TrainingProgram(name)
     names = {each.name for each in fields(TrainingProgram)}
-    assert properties.keys() <= names, f"programs.yaml: {name}: unknown fields {properties.keys() - names}"
-    return replace(parent, name=name, **{**properties, "sources": tuple(properties["sources"])})
+    unknown = {*properties, *properties.get("assumed", ())} - names
+    assert not unknown, f"programs.yaml: {name}: unknown fields {unknown}"
+    lists = {key: tuple(properties.get(key, ())) for key in ("sources", "assumed")}
+    return replace(parent, name=name, **{**properties, **lists})
 
 
 ENGINE = load_program("hpcbench")

@@ -87,6 +87,7 @@ class Predicted(Results):
             _tabulate_traffic(predictions),
             *(predicted_plots.draw_figures(predictions, self.about, machine) if figures else ()),
             Sentences(tuple(misfits), "bad"),
+            Sentences(tuple(_describe_steps(predictions)), "warning"),
             Sentences(tuple(list_notes(self.about, machine)), "warning"),
         )
         return Document(title, (make_chapter(title, "", blocks),))
@@ -104,8 +105,10 @@ class Predicted(Results):
 def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """List the input sources and the limitations of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
+    program = about["program"]
+    assumed = f" Assumed, without a source: {', '.join(program['assumed'])}." if program["assumed"] else ""
     lines = [
-        f"Program: {about['program']['name']}, {about['program']['title']}.",
+        f"Program: {program['name']}, {program['title']}.{assumed}",
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
@@ -119,6 +122,16 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
             "Nothing was measured here: `hpcbench bench gemm` and `hpcbench bench network` narrow the intervals."
         )
     return [*lines, *describe_plans(about["plans"])]
+
+
+def _describe_steps(predictions: Sequence[Prediction]) -> list[str]:
+    """Name the schemes that treat messages differently in some steps."""
+    return [
+        f"{_name(each)}: some rules have steps; the predicted step is the last one, "
+        f"{each.workload.train.steps}, and the memory that of all steps."
+        for each in predictions
+        if len(each.workload.scheme.change_steps) > 1
+    ]
 
 
 def _name(prediction: Prediction) -> str:

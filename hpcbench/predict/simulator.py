@@ -46,7 +46,7 @@ class StageState:
 
 
 _CORES = -1
-"""Resource number of the cores."""
+"""Number that represents the cores as a resource."""
 
 
 class DeadlockError(ValueError):
@@ -69,7 +69,7 @@ class Simulation:
     networks
         Network number of each stage's node.
     cores
-        Number of stages that can compute at full speed at the same time; None if each stage has its own cores.
+        Number of stages that can compute at full speed at the same time, or None if each stage has its own cores.
     takes
         Other uses of these cores.
     """

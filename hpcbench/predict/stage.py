@@ -106,7 +106,13 @@ class StageCosts:
         self._workload, self._machine, self._traffic, self._costs = workload, machine, traffic, costs
         rank = stage * workload.layout.replicas * workload.layout.tp
         node = workload.place_group("node").per_node if workload.train.node_copy else None
-        self.calls = StepCalls(workload.model, workload.train, workload.layout, rank, updates=10**9, node_ranks=node)
+        rule = traffic.treatment(("DP", "BACKWARD", "GRAD"))
+        self.calls = StepCalls(
+            *(workload.model, workload.train, workload.layout, rank),
+            updates=10**9,
+            node_ranks=node,
+            low_rank=rule.low_rank,
+        )
         self.parts = find_stage_parts(workload, stage)
         numbers = list(self.calls.parts)
         pairs = zip(numbers, self.parts, strict=True)
@@ -130,13 +136,21 @@ class StageCosts:
         return sum_costs((cost(call, size=place(call)[0]), times) for call, times in repeated)
 
     def _group_reductions(self, laid: BucketLayout) -> list[tuple[int, Cost]]:
-        costs = [self.cost([(self.calls.reduction(bucket), 1)]) for bucket, _ in laid.kinds]
+        costs = [self._cost_reductions(bucket) for bucket, _ in laid.kinds]
         groups, begin = [], 0
         for size in group_buckets(len(laid.order)):
             group = laid.order[begin : begin + size]
             begin += size
             groups.append((size, sum_costs((costs[k], group.count(k)) for k in set(group))))
         return groups
+
+    def _cost_reductions(self, bucket: PredictedBucket) -> Cost:
+        """Return the cost of a bucket's reductions, including the products of a low-rank approximation."""
+        calls = self.calls.reductions(bucket)
+        cost = self.cost([(call, 1) for call in calls])
+        if len(calls) > 1:
+            cost += Cost(encode=self._costs.time_factors(bucket.length))
+        return cost
 
     def _list_gathers(self, number: int, of: Callable[[PredictedBucket], RepeatedCall | None]) -> list[RepeatedCall]:
         gathers = ((of(bucket), count) for bucket, count in self.calls.laid[number].kinds)
@@ -151,7 +165,7 @@ class StageCosts:
             total += self._costs.embedding
         if part.last:
             total += self._costs.head
-        return total * (self._machine.work_factor * self._workload.program.slowdown)
+        return total * (self._machine.work_factor * (self._workload.program.slowdown or 1.0))
 
     def _forward(self, number: int, part: StagePart) -> PassCost:
         work, calls = self._sum_work(part), self.calls.forward(number)

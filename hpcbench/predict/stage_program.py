@@ -131,7 +131,10 @@ class StageProgram:
             operations.append(BackgroundTransfer(key, cost.inside, cost.network))
 
     def _post(self, operations: list[StageOperation], key: object, cost: Cost) -> None:
-        """Add a background reduction. A GPU encodes while it computes; a CPU core encodes and computes in turn."""
+        """Add a background reduction.
+
+        A GPU encodes while it computes, whereas a CPU core encodes and computes in turn.
+        """
         if self._machine.gpu:
             operations.append(BackgroundTransfer(key, cost.encode + cost.inside, cost.network, cost.decode, "dp"))
         elif self._machine.fabric.core_costs:

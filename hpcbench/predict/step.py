@@ -1,7 +1,7 @@
 """Time of one step, from a simulation of each stage's calls and computation in schedule order."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 from hpcbench.contract.traffic import Traffic
@@ -216,14 +216,16 @@ class StepModel:
         work = sum(seconds for name, seconds in parts.items() if of_part[name] is compute)
         others = [(seconds, of_part[name].error) for name, seconds in parts.items() if of_part[name] is not compute]
         shared = constants.SHARED_CORES_ERROR if machine.shared_cores or machine.oversubscribed else 0.0
-        error = combine_errors([(work, compute.error), *others, (total, shared)])
+        unfitted = compute is not InputBasis.HERE and self.workload.program.slowdown is None
+        program = constants.UNFITTED_PROGRAM_ERROR if unfitted else 0.0
+        error = combine_errors([(work, compute.error), (work, program), *others, (total, shared)])
         used = find_worst(
             of_part[name] for name, seconds in parts.items() if seconds > 0.02 * total and name != "waiting"
         )
         return PredictedValue.around(total, error, used)
 
     def _average_channels(self) -> dict[Traffic, ChannelBytes]:
-        """Return the bytes that the first rank of a stage sends, as a mean over the stages."""
+        """Return the number of bytes that the first rank of a stage sends, as a mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
@@ -267,29 +269,27 @@ class _Outcome:
 
     def isolate_step(self, more: "_Outcome", steps: int) -> "_Outcome":
         """Return one step of a long run. `more` contains `steps` more steps than this result."""
-        seconds = (more.seconds - self.seconds) / steps
-        pairs = ((self.busy, more.busy), (self.computed, more.computed), (self.shared, more.shared))
-        busy, computed, shared = ([(there - here) / steps for here, there in zip(*pair, strict=True)] for pair in pairs)
-        waited = [
-            {kind: (there.get(kind, 0.0) - here.get(kind, 0.0)) / steps for kind in {**here, **there}}
-            for here, there in zip(self.waited, more.waited, strict=True)
-        ]
-        return _Outcome(seconds, [seconds] * len(self.end), busy, computed, shared, waited)
+        step = self._combine(more, -1 / steps, 1 / steps)
+        return replace(step, end=[step.seconds] * len(self.end))
 
     def extrapolate(self, more: "_Outcome", times: float) -> "_Outcome":
         """Return this result plus `times` times the difference from `more`."""
+        return self._combine(more, 1 - times, times)
 
-        def extend(here: float, there: float) -> float:
-            return here + times * (there - here)
+    def _combine(self, more: "_Outcome", this: float, that: float) -> "_Outcome":
+        """Return `this` times this result plus `that` times `more`."""
+
+        def mix(here: list[float], there: list[float]) -> list[float]:
+            return [this * a + that * b for a, b in zip(here, there, strict=True)]
 
         return _Outcome(
-            extend(self.seconds, more.seconds),
-            [*map(extend, self.end, more.end)],
-            [*map(extend, self.busy, more.busy)],
-            [*map(extend, self.computed, more.computed)],
-            [*map(extend, self.shared, more.shared)],
+            this * self.seconds + that * more.seconds,
+            mix(self.end, more.end),
+            mix(self.busy, more.busy),
+            mix(self.computed, more.computed),
+            mix(self.shared, more.shared),
             [
-                {kind: extend(here.get(kind, 0.0), there.get(kind, 0.0)) for kind in {**here, **there}}
+                {kind: this * here.get(kind, 0.0) + that * there.get(kind, 0.0) for kind in {**here, **there}}
                 for here, there in zip(self.waited, more.waited, strict=True)
             ],
         )

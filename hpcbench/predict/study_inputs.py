@@ -59,8 +59,15 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     return gpu_machine
 
 
-def read_workload(run: ExpandedRun, site: Site, base: Path, program: TrainingProgram = ENGINE) -> Workload:
+def read_workload(
+    run: ExpandedRun, site: Site, base: Path, program: TrainingProgram = ENGINE, *, memory_only: bool = False
+) -> Workload:
     """Read the workload of a study's run under a training program.
+
+    Parameters
+    ----------
+    memory_only
+        Whether only the memory is predicted, which is the same with every transport.
 
     Raises
     ------
@@ -76,6 +83,8 @@ def read_workload(run: ExpandedRun, site: Site, base: Path, program: TrainingPro
         base=base,
         transport=site.transport,
     )
+    if memory_only:
+        raw["train"]["transport"] = None
     try:
         run_contract = contract.Run.model_validate(raw)
         return make_workload(run_contract, ranks_per_node=run.size.ranks_per_node, program=program)

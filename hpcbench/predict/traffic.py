@@ -58,7 +58,7 @@ class Costing:
         return self._costs[call]
 
     def treatment(self, key: Traffic) -> Treatment:
-        """Return the engine's treatment of a channel's messages."""
+        """Return the engine's treatment of a channel's messages in the last step."""
         return resolve_treatment(self._workload.scheme, key, self._setting)
 
     def speed(self, codec: str) -> CodecSpeed:
@@ -201,7 +201,12 @@ class Costing:
             np.zeros(1, np.float64 if call.width == 8 else np.float32), _count_elements(call, place)
         )
         try:
-            channel = resolve_channel(self._workload.scheme, call.channel, dtype if dtype != stand_in.dtype else None)
+            channel = resolve_channel(
+                self._workload.scheme,
+                call.channel,
+                dtype if dtype != stand_in.dtype else None,
+                step=self._workload.train.steps,
+            )
             plan: Plan | None = self._choices[call.group].plan(
                 Operation(call.operation), stand_in, channel, feedback=channel.feedback
             )

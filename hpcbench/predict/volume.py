@@ -29,6 +29,7 @@ def count_step_bytes(
     routed: Routed | None = None,
     rows: SentRows | None = None,
     zeros: Zeros | None = None,
+    low_rank: int = 0,
 ) -> dict[Traffic, int]:
     """Count the bytes that one rank sends in a step, for each channel with traffic.
 
@@ -48,11 +49,13 @@ def count_step_bytes(
         Number of neighboring data-parallel ranks on a node, for `node_copy`. It must divide the group size. None means
         the whole group.
     routed
-        Counted rows for experts without token dropping; None if all experts get the same number.
+        Counted rows for experts without token dropping, or None if all experts get the same number.
     rows
         Counted rows of the embedding gradient, if touched rows may be sent alone.
     zeros
-        Counted zeros in the masks of sparse weights; None for evenly distributed zeros, such as 2:4.
+        Counted zeros in the masks of sparse weights, or None for evenly distributed zeros, such as 2:4.
+    low_rank
+        Rank of the approximation of gradient matrices in this step, or 0 for whole gradients.
     """
     calls = StepCalls(
         *(model, train, layout, rank),
@@ -61,6 +64,7 @@ def count_step_bytes(
         routed=routed,
         rows=rows,
         zeros=zeros,
+        low_rank=low_rank,
     )
     sent = Counter[Traffic]()
     for call, times in calls.list_all():

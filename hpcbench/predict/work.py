@@ -14,6 +14,7 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.predict import constants
 from hpcbench.predict.attention import time_fused_attention, time_unfused_product
 from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.cost import Additive
 from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.layers import interpolate_factors
 from hpcbench.predict.machine import Machine
@@ -23,7 +24,7 @@ _WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 
 @dataclass(frozen=True)
-class Seconds:
+class Seconds(Additive):
     """Time in seconds for each kind of work."""
 
     products: float = 0.0
@@ -35,15 +36,9 @@ class Seconds:
         """Sum of all kinds."""
         return self.products + self.attention + self.memory
 
-    def __add__(self, other: "Seconds") -> "Seconds":
-        return Seconds(self.products + other.products, self.attention + other.attention, self.memory + other.memory)
-
-    def __mul__(self, times: float) -> "Seconds":
-        return Seconds(self.products * times, self.attention * times, self.memory * times)
-
 
 @dataclass(frozen=True)
-class ComputeTime:
+class ComputeTime(Additive):
     """Computing time of a model part."""
 
     forward: Seconds
@@ -52,19 +47,6 @@ class ComputeTime:
     """Recomputation before the backward pass."""
     weight_gradients: float = 0.0
     """Time in seconds of backward products that can hide a tensor-parallel sum."""
-
-    def __add__(self, other: "ComputeTime") -> "ComputeTime":
-        return ComputeTime(
-            self.forward + other.forward,
-            self.backward + other.backward,
-            self.again + other.again,
-            self.weight_gradients + other.weight_gradients,
-        )
-
-    def __mul__(self, times: float) -> "ComputeTime":
-        return ComputeTime(
-            self.forward * times, self.backward * times, self.again * times, self.weight_gradients * times
-        )
 
 
 NOTHING = ComputeTime(Seconds(), Seconds(), Seconds())
@@ -159,7 +141,7 @@ class ComputeCosts:
         return there / faster, back / faster, weight / faster
 
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
-        """Return the bytes moved to cast layer inputs and output gradients to 8 bits.
+        """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
         The cast of weights, once per step, is neglected.
         """
@@ -268,7 +250,7 @@ class ComputeCosts:
         return (2 if self._model.gated else 1) * middle
 
     def _count_moved(self, middle: int) -> int:
-        """Return the bytes per token that an activation function reads and writes, in 16-bit precision."""
+        """Return the number of bytes per token that an activation function reads and writes in 16-bit precision."""
         return 2 * (self._count_entry(middle) + middle)
 
     def _apply_factors(self, work: ComputeTime) -> ComputeTime:
@@ -345,6 +327,13 @@ class ComputeCosts:
         if self._machine.update_s is None:
             return constants.OPTIMIZER_BYTES * owned / rate * factor
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
+
+    def time_factors(self, elements: int) -> float:
+        """Return the time of the three products of a low-rank approximation in seconds, limited by memory traffic.
+
+        Gradients and errors are read for their sum, for each product, and for the new error.
+        """
+        return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
         """Return the time of an offloaded update in seconds, including gradient and weight transfers."""

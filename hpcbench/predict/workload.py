@@ -117,7 +117,7 @@ def make_train(**given: Any) -> Train:
     Parameters
     ----------
     given
-        Fields of `Train`; at least `global_batch`, `micro_batch` and `seq_len`.
+        Fields of `Train`, at least `global_batch`, `micro_batch` and `seq_len`.
     """
     usual: dict[str, Any] = {"steps": 10, "warmup_steps": 1, "precision": "bf16", "zero": 0, "bucket_mb": 25.0}
     return Train(**{**usual, **given})
@@ -129,7 +129,7 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     Raises
     ------
     ValueError
-        The run has a setting that the model does not cover. The message names it.
+        The run has a setting that the model does not cover. The message contains the setting.
     """
     for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
         if unknown := find_unknown_setting(section):
@@ -148,7 +148,7 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
 
 
 def find_unknown_setting(section: BaseModel) -> str | None:
-    """Return the first non-default field that the model does not cover; None if all are covered."""
+    """Return the first non-default field that the model does not cover, or None if all are covered."""
     fields = type(section).model_fields
     for name, field in fields.items():
         if name not in KNOWN[type(section)] and getattr(section, name) != field.get_default(call_default_factory=True):

@@ -27,7 +27,7 @@ def count_state_bytes(
     offload: bool = False,
     node_ranks: int | None = None,
 ) -> dict[str, int]:
-    """Return the bytes that one rank holds between steps on device and host.
+    """Return the number of bytes that one rank holds between steps on device and host.
 
     Two details differ from the paper. The owner's gradient sums keep the dtype of the master weights and are not
     rounded to the parameters' dtype. At stage 3 the master weights are gathered, so half-precision pieces do not exist.
@@ -47,7 +47,7 @@ def count_state_bytes(
     offload
         Whether the optimizer state is on the host.
     node_ranks
-        Number of ranks that share a second copy of the parameters; None without a second copy.
+        Number of ranks that share a second copy of the parameters, or None without a second copy.
     """
     elements = sum(lengths)
     piece = elements // ranks if stage else elements
@@ -63,55 +63,9 @@ def count_state_bytes(
     return held
 
 
-def count_message_bytes(
-    stage: int,
-    lengths: Sequence[int],
-    ranks: int,
-    *,
-    gradient: int,
-    parameter: int,
-    micro_batches: int,
-    gathers: Sequence[int] = (),
-    node_ranks: int | None = None,
-) -> dict[tuple[str, ...], int]:
-    """Return the bytes that one rank sends in a step, keyed by channel dimension, phase and kind.
-
-    In an all-reduce, a reduce-scatter or an all-gather, each owner exchanges its piece with every other rank, as in
-    two-shot. The best algorithms in MPI libraries send the same volume.
-
-    Parameters
-    ----------
-    gradient, parameter
-        Bytes per element on the wire.
-    micro_batches
-        Number of micro-batches in a step.
-    gathers
-        At stage 3, the number of gathers of each bucket in the forward pass of a micro-batch, one for each run of
-        adjacent units that use the bucket. The backward pass gathers each bucket once.
-    node_ranks
-        Number of ranks in the gathers of the backward pass; None for all.
-    """
-    once = sum(_count_other_pieces(n, ranks) for n in lengths)
-    times = {0: 2, 1: 1, 2: micro_batches, 3: micro_batches}[stage]
-    sent: dict[tuple[str, ...], int] = {("DP", "BACKWARD", "GRAD"): times * once * gradient}
-    if stage in (1, 2):
-        sent["ZERO", "STEP", "PARAM"] = once * parameter
-    if stage == 3:
-        forward = sum(times * _count_other_pieces(n, ranks) for times, n in zip(gathers, lengths, strict=True))
-        sent["ZERO", "FORWARD", "PARAM"] = micro_batches * forward * parameter
-        backward = sum(_count_other_pieces(n, node_ranks or ranks) for n in lengths)
-        sent["ZERO", "BACKWARD", "PARAM"] = micro_batches * backward * parameter
-    return sent
-
-
 def count_link_bytes(
     stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
 ) -> tuple[int, int]:
-    """Return the bytes per step on the host link with offload: gradients to the host, weights to the device."""
+    """Return the number of bytes per step on the host link with offload: gradients down, weights up."""
     piece = sum(lengths) // ranks if stage else sum(lengths)
     return piece * master * (micro_batches if stage >= 2 else 1), piece * master
-
-
-def _count_other_pieces(n: int, ranks: int) -> int:
-    """Return the number of elements in all pieces except one."""
-    return n // ranks * (ranks - 1)

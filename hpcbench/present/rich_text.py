@@ -79,7 +79,7 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, part: Part, gap: int) -> Grid:
-    """Return one part of a table. The first column and text columns may wrap; numeric columns do not."""
+    """Return one part of a table. The first column and text columns may wrap, but numeric columns do not."""
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for i in part:
         column = table.columns[i]

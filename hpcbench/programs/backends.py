@@ -29,10 +29,11 @@ MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
 
 
 def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
-    """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``. It is empty if there is none.
+    """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``.
 
-    All torchcomms backends, which a program selects with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as
-    ``torchcomms``. A wrapper has the name of the underlying backend but lacks its options.
+    The result is empty without a backend. All torchcomms backends, which a program selects with
+    TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the underlying backend
+    but lacks its options.
     """
     try:
         backend = group._get_backend(device)
@@ -44,7 +45,7 @@ def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
 
 
 def is_streamed(group: dist.ProcessGroup, device: torch.device, *, through_host: bool) -> bool:
-    """Return whether encoded calls on a device use whole collectives (streamed_group.py).
+    """Return whether encoded calls on a device use collectives of the whole group (streamed_group.py).
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def find_refusal(call: CallKind, rule: Treatment) -> str:
 
 
 def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torch.device) -> StreamedGroup:
-    """Create the carrier that uses whole collectives for encoded calls of a group on a device."""
+    """Create the carrier that executes a group's encoded calls on a device with collectives of the whole group."""
     if device.type != "cpu":
         device_kernels(device.index or 0)  # raise errors before any message of this group
     if group.rank() == 0 and device.type != "cpu":

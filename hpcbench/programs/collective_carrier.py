@@ -9,9 +9,9 @@ collective with the messages of all ranks, instead of one message per pair of ra
     all-to-all      encode -> all-to-all -> decode
 
 Every rank makes the same collectives in program order, in a separate group. All sizes are computed from the plan. Ranks
-exchange no lengths, so the codec must have a fixed size. Seeds, parts and summation order are those of the plan
-(comm/steps.py), so results are bitwise identical to those of other carriers. The pieces of a gather are padded to the
-size of the longest piece. `count_padding` counts these bytes.
+exchange no lengths, so the codec must have a fixed size. Seeds, parts and summation order follow the plan
+(comm/steps.py), so all carriers give bitwise identical results. The pieces of a gather are padded to the size of the
+longest piece. `count_padding` counts these bytes.
 
 The code is device-independent. Over gloo with host tensors, collectives block (HostOrder). Over NCCL nothing blocks,
 because all work is enqueued on the current stream (stream_order.py).

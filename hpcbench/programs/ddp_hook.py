@@ -31,7 +31,7 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
 
     Notes
     -----
-    The hook's first argument is the process group; None selects the default group. GPU buckets are sent over the
+    The hook's first argument is the process group. None selects the default group. GPU buckets are sent over the
     group's NCCL backend, which is experimental.
     """
     explicit = ExplicitCalls(codec, feedback=feedback, min_bytes=min_bytes)

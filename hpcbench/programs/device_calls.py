@@ -44,7 +44,7 @@ class DeviceCalls:
     rank, size
         Rank of this process in the group, and number of ranks.
     places
-        Memory spaces of this process. Tests supply their own.
+        Memory spaces of this process. Tests supply other memory spaces.
     seen
         Function that converts a tensor to the device's view of it.
     """

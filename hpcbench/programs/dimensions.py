@@ -81,7 +81,9 @@ def is_undescribed(description: str) -> bool:
 
 
 def dimension_of_message(ranks: tuple[int, int], world: int, layout: Sequence[Axis]) -> str | None:
-    """Return the dimension along which two ranks of a layout are neighbors. Return None unless there is exactly one.
+    """Return the dimension along which two ranks of a layout are neighbors.
+
+    Return None unless exactly one dimension matches.
 
     Parameters
     ----------

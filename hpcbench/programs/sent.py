@@ -29,7 +29,7 @@ _SHARES = {
 
 
 def sent_bytes(row: dict[str, Any]) -> int:
-    """Return the bytes that a rank sends in a row's exact calls.
+    """Return the number of bytes that a rank sends in a row's exact calls.
 
     PyTorch does not count bytes, so they are computed from the calls.
     """

@@ -1,4 +1,4 @@
-"""Encoded operations of one group over whole collectives (collective_carrier.py) of NCCL, or of gloo in tests."""
+"""Encoded operations of one group, executed with whole-group collectives (collective_carrier.py)."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ MOST_BYTES = 16 << 20
 """Maximum trial size in bytes. The result also applies to larger vectors."""
 _PAIRS = 15
 _ENOUGH_S = 0.5
-"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first one does not
+"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first pair does not
 count.
 """
 _GAIN = 0.9
@@ -38,7 +38,7 @@ class Plain(Protocol):
 
 
 def tried_size(n: int, width: int, ranks: int) -> int:
-    """Return the trial size for vectors of `n` elements. It is a power of two per rank."""
+    """Return the trial size for vectors of `n` elements: a power of two, multiplied by the number of ranks."""
     part = 1 << max(0, -(-n // ranks) - 1).bit_length()
     while part > 1 and part * ranks * width > MOST_BYTES:
         part //= 2

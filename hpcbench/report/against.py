@@ -64,7 +64,7 @@ class ChangeRequest(ReportRequest):
         """Return the changes as machine-readable data."""
         (new, cells), (old, cells_before) = self.sections[0], self.earlier
         return {
-            "schema": 1,
+            "schema": 2,
             "new": str(new.root) if new.root else None,
             "old": str(old.root) if old.root else None,
             "criteria": new.plan.criteria.model_dump(),

@@ -9,7 +9,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import AS_FAST, NOT_SHOWN, LossFinding, SpeedFinding
+from hpcbench.report.findings import AS_FAST, INCONCLUSIVE, LossFinding, SpeedFinding
 from hpcbench.report.front import Front, compute_front, conclude, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
@@ -40,7 +40,7 @@ def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], li
 
 
 def list_methods(cell: Cell) -> list[str]:
-    """Describe the method behind a cell's findings; empty if the cell has no findings."""
+    """Describe the method behind a cell's findings. Empty if the cell has no findings."""
     base = cell.row(cell.baseline)
     return describe_method(cell, base) if base is not None and base.completed else []
 
@@ -163,7 +163,7 @@ def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
 
 
 def _describe_control(row: SchemeRow, speed: SpeedFinding) -> str:
-    if speed.shown == NOT_SHOWN:
+    if speed.shown == INCONCLUSIVE:
         sentence = say.CONTROL_INCONCLUSIVE
     elif row.kind is SchemeKind.CAST:
         sentence = say.CONTROL_CAST

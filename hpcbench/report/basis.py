@@ -52,7 +52,7 @@ class Basis:
     recompute: str | int | None
     """Recomputation in the backward pass: ``none``, ``selective``, ``full``, or a number of layers at a time."""
     chip: str | None
-    """GPU model of the ranks; None for CPUs, or if the ranks use different GPU models."""
+    """GPU model of the ranks, or None for CPUs, or if the ranks use different GPU models."""
     peak: float | None
     """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
 
@@ -97,7 +97,7 @@ def read_basis(run: RunResult, log: RunLog) -> Basis:
 
 
 def read_warmup(run: RunResult) -> int | None:
-    """Return the number of warm-up steps in the settings; None if not stated (logs of other programs)."""
+    """Return the number of warm-up steps in the settings, or None if not stated (logs of other programs)."""
     return run.settings.work.warmup_steps
 
 
@@ -152,7 +152,7 @@ def _read_block(model: ModelSettings) -> flops.BlockShape:
 
 
 def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
-    """Return the shape with the rows that the run's experts kept.
+    """Return the shape with the number of rows that the experts kept.
 
     None if the log does not count dropped rows.
     """
@@ -201,12 +201,12 @@ def _compute_peak(ranks: Sequence[Rank], precision: str | None, site: Any) -> fl
 
 
 def _keep_positive(value: int | None) -> int | None:
-    """Return the value; None if it is implausible. Products of accepted values do not overflow a float."""
+    """Return the value, or None if it is implausible. Products of accepted values do not overflow a float."""
     return value if value is not None and 0 < value < 1 << 53 else None
 
 
 def keep_finite(value: float | None) -> float | None:
-    """Return the value; None if it is not a valid number of operations."""
+    """Return the value, or None if it is not a valid number of operations."""
     return value if value is not None and isfinite(value) and value > 0 else None
 
 

@@ -25,7 +25,7 @@ from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import tabulate_all_errors
 from hpcbench.report.tables.runs import tabulate_logs
 from hpcbench.report.tables.sites import tabulate_sites
-from hpcbench.report.thresholds import list_broken
+from hpcbench.report.thresholds import count_states, list_broken
 from hpcbench.report.titles import describe_place, write_title
 from hpcbench.report.weaknesses import find_common_weaknesses
 
@@ -117,6 +117,7 @@ def _build_chapters(
     for cell, letters, method, cell_warnings in zip(cells, weak, methods, warnings, strict=True):
         bad = [*list_trouble(cell), *list_broken([cell], submission.plan.thresholds)]
         lead, others = split_findings(cell, submission.plan.site, letters)
+        lead += count_states([cell], submission.plan.thresholds)
         yield _make_chapter(
             *write_title(cell),
             [

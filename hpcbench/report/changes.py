@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.findings import NOT_SHOWN
+from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate, is_usable, welch
 
-Word = Literal["up", "down", "same", "not shown"]
+Word = Literal["up", "down", "same", "inconclusive"]
 Fate = Literal["compared", "broken", "mended", "missing", "new", "never completed"]
 
 
@@ -36,8 +36,8 @@ class Change:
     """Difference in validation loss, new minus old."""
     loss_paired: bool = False
     """Whether the losses were paired by seed."""
-    speed_word: Word = NOT_SHOWN
-    loss_word: Word = NOT_SHOWN
+    speed_word: Word = INCONCLUSIVE
+    loss_word: Word = INCONCLUSIVE
 
     @property
     def speed_ratio(self) -> Interval | None:
@@ -63,7 +63,7 @@ class Change:
     @property
     def is_open(self) -> bool:
         """Whether a finding about the scheme is inconclusive."""
-        return self.fate == "compared" and NOT_SHOWN in (self.speed_word, self.loss_word)
+        return self.fate == "compared" and INCONCLUSIVE in (self.speed_word, self.loss_word)
 
     @property
     def verdict(self) -> str:
@@ -74,11 +74,11 @@ class Change:
         inconclusive = " and ".join(name for name, finding in findings.items() if not finding)
         order = ("loss", "speed") if self.loss_word == "up" else ("speed", "loss")
         decided = ", ".join(finding for name in order if (finding := findings[name]))
-        return "; ".join(filter(None, (decided, f"{inconclusive} {NOT_SHOWN}" if inconclusive else "")))
+        return "; ".join(filter(None, (decided, f"{inconclusive} {INCONCLUSIVE}" if inconclusive else "")))
 
 
 _SPEEDS: dict[Word, str] = {"up": "faster", "down": "slower", "same": "as fast"}
-_LOSSES: dict[Word, str] = {"up": "worse loss", "down": "better loss", "same": "equal loss"}
+_LOSSES: dict[Word, str] = {"up": "loss worse", "down": "loss better", "same": "loss no worse"}
 
 
 def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
@@ -104,8 +104,8 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     return [
         replace(
             change,
-            speed_word=findings.get((i, 0), NOT_SHOWN),
-            loss_word=findings.get((i, 1), NOT_SHOWN),
+            speed_word=findings.get((i, 0), INCONCLUSIVE),
+            loss_word=findings.get((i, 1), INCONCLUSIVE),
         )
         for i, change in enumerate(changes)
     ]
@@ -156,7 +156,7 @@ def _read_losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
 
 
 def _pair_by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
-    """Return pairs of losses with the same seed in both submissions; empty if any run has no counterpart."""
+    """Return pairs of losses with the same seed in both submissions. Empty if any run has no counterpart."""
     after, before = _read_losses(new), _read_losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []
@@ -173,7 +173,7 @@ def _decide(mean: Mean, p_equal: float, p_beyond: float) -> Word:
         return "same"
     if p_equal < LEVEL:
         return "up" if mean.estimate > 0 else "down"
-    return NOT_SHOWN
+    return INCONCLUSIVE
 
 
 _COMPARED = ("model", "data", "train", "layout", "ranks", "threads", "device")

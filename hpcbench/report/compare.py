@@ -1,7 +1,7 @@
 """Comparison of schemes with the baseline: pairs, differences at equal steps and equal time, verdicts.
 
-Only runs of the same pairing are compared, because they share the seed and the allocation. All compared runs must have
-completed, and no run of their scheme may have diverged.
+Only runs of the same pairing are compared, because they share the seed and the allocation, and only runs with the same
+transport. All compared runs must have completed, and no run of their scheme may have diverged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ from hpcbench.report.quantities.traffic import CODED, WIRE
 from hpcbench.report.series import compute_series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
+from hpcbench.report.transport import separate_transports
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, resolve_verdict
 
 
@@ -42,7 +43,7 @@ class SchemeRow:
     model_flops_per_rank: float | None
     wire_over_message: float | Unknown | None
     loss_valid: float | None
-    """Mean validation loss over the runs; NaN if a run diverged."""
+    """Mean validation loss over the runs, or NaN if a run diverged."""
     step_seconds: Interval | None
     """Geometric mean of the runs' mean step times, with a Student's t interval over the runs."""
     speed: SpeedFinding | None
@@ -60,7 +61,7 @@ class SchemeRow:
     None if there are no such bytes.
     """
     outcome: Outcome | None
-    """Combined finding about speed and loss; None for the baseline."""
+    """Combined finding about speed and loss, or None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN
     """Complexity of the scheme."""
     base: tuple[Measures, ...] = ()
@@ -93,17 +94,17 @@ class SchemeRow:
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed; None without a pair."""
+        """Finding about the speed, or None without a pair."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps; None without a pair."""
+        """Finding about the loss at equal steps, or None without a pair."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Largest loss difference that is ignored; None without a pair."""
+        """Largest loss difference that is ignored, or None without a pair."""
         return self.loss.margin if self.loss else None
 
 
@@ -113,7 +114,7 @@ class Cell:
 
     values: dict[str, Any]
     baseline: str | None
-    """Name of the baseline scheme; None if the baseline has no run."""
+    """Name of the baseline scheme, or None if the baseline has no run."""
     rows: tuple[SchemeRow, ...]
     criteria: Criteria
     duels: tuple[Duel, ...] = ()
@@ -173,7 +174,7 @@ class _Draft:
 
 def _make_drafts(study: ComparedRuns) -> list[_Draft]:
     groups: dict[str, list[Measures]] = {}
-    for run in study.runs:
+    for run in separate_transports(study.runs):
         groups.setdefault(repr(sorted(run.run.cell.items())), []).append(run)
     return [_make_draft(group, study.baseline, study.criteria) for group in groups.values()]
 

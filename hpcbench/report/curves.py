@@ -21,14 +21,14 @@ class Curve:
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:
-        """Return the mean of the last `window` losses at a time; None if any is missing or not finite."""
+        """Return the mean of the last `window` losses at a time, or None if any is missing or not finite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
         return fmean(last) if last and all(map(is_usable, last)) else None
 
 
 def read_curve(log: RunLog | None) -> Curve | None:
-    """Return the training curve of a run; None if the run was resumed or its log has gaps.
+    """Return the training curve of a run, or None if the run was resumed or its log has gaps.
 
     The time of missing steps is unknown. A log may contain one line for several steps.
     """
@@ -47,7 +47,7 @@ def read_curve(log: RunLog | None) -> Curve | None:
 
 
 def find_losses_at_equal_time(mine: Curve | None, other: Curve | None) -> tuple[float | None, float | None]:
-    """Return the losses of two runs at the end of the faster run; None if a curve is missing or too short."""
+    """Return the losses of two runs at the end of the faster run, or None if a curve is missing or too short."""
     if mine is None or other is None:
         return None, None
     window = max(1, round(WINDOW * min(len(mine.times), len(other.times))))

@@ -12,9 +12,9 @@ class Duel:
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme divided by the speed of the other scheme; None without a pair."""
+    """Speed of the scheme divided by the speed of the other scheme, or None without a pair."""
     loss: LossFinding | None
-    """Loss of the scheme minus the loss of the other scheme; None if no pair has both losses."""
+    """Loss of the scheme minus the loss of the other scheme, or None if no pair has both losses."""
 
     @property
     def beats(self) -> bool:
@@ -22,7 +22,7 @@ class Duel:
         if self.speed is None or self.loss is None:
             return False
         if self.speed.shown == "faster":
-            return self.loss.shown in ("as good", "better")
+            return self.loss.shown in ("no worse", "better")
         return self.loss.shown == "better" and self.speed.as_fast
 
     @property

@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _make_chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes; None if there is only one pair, which cannot be tested."""
+    """Return the chain of two schemes, or None if there is only one pair, which cannot be tested."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 

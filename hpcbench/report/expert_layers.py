@@ -27,7 +27,7 @@ class LayerLoads:
 
 @dataclass(frozen=True)
 class ExpertLoads:
-    """Loads of a run's expert layers; never empty."""
+    """Loads of a run's expert layers. They are never empty."""
 
     layers: tuple[LayerLoads, ...]
 
@@ -48,7 +48,7 @@ class ExpertLoads:
 
 
 def read_expert_loads(log: RunLog) -> ExpertLoads | None:
-    """Return a run's expert loads from the ``experts`` event; None if the event is missing or invalid."""
+    """Return a run's expert loads from the ``experts`` event, or None if the event is missing or invalid."""
     layers = []
     for row in log.read_event(events.ExpertTokens).layers or ():
         if row.layer is None or row.tokens is None or row.dropped is None:

@@ -18,10 +18,9 @@ from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentia
 AS_FAST = 0.03
 """Maximum relative speed difference of schemes that count as equally fast."""
 
-NOT_SHOWN: Literal["not shown"] = "not shown"
-"""Inconclusive finding. JSON and CSV files of earlier versions also contain this value."""
-Speed = Literal["faster", "not faster", "as fast", "not shown"]
-Loss = Literal["better", "as good", "worse", "not shown"]
+INCONCLUSIVE: Literal["inconclusive"] = "inconclusive"
+Speed = Literal["faster", "not faster", "as fast", "inconclusive"]
+Loss = Literal["better", "no worse", "worse", "inconclusive"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
 """Values of a scheme and of its comparison scheme, for one or more pairs of runs."""
@@ -31,7 +30,7 @@ Family = Mapping[Key, Values]
 
 @dataclass(frozen=True)
 class PValue:
-    """Probability of values at least as extreme as the observed ones if the hypothesis is true."""
+    """Probability of values at least as extreme as the observed values if the hypothesis is true."""
 
     raw: float
     level: float
@@ -62,7 +61,8 @@ class SpeedFinding(Interval):
     at_margin: PValue | None
     """P-value of the hypothesis that the ratio is at least ``1 + margin``."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
+    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
+    estimated."""
     at_slower: PValue | None = None
     """P-value of the hypothesis that the ratio is at most ``1 / (1 + margin)``."""
     apart: PValue | None = None
@@ -75,7 +75,7 @@ class SpeedFinding(Interval):
             return "faster" if self.estimate > 1 else "not faster"
         if self.at_margin is not None and self.at_margin.rejects:
             return "not faster"
-        return "as fast" if self.apart is not None and self.apart.rejects else NOT_SHOWN
+        return "as fast" if self.apart is not None and self.apart.rejects else INCONCLUSIVE
 
     @property
     def near(self) -> bool:
@@ -111,7 +111,8 @@ class LossFinding(Interval):
     apart: PValue | None
     """P-value of the hypothesis that the absolute difference is at least `margin` (two one-sided tests)."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision; None if decided or if no number can be estimated."""
+    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
+    estimated."""
     worst: float
     """Largest difference of any pair. Rare failures increase this value long before they increase the mean."""
 
@@ -119,8 +120,8 @@ class LossFinding(Interval):
     def shown(self) -> Loss:
         """Whether the difference lies significantly within the margin, or beyond the margin on one side."""
         if self.apart is not None and self.apart.rejects:
-            return "as good"
-        return self.side or NOT_SHOWN
+            return "no worse"
+        return self.side or INCONCLUSIVE
 
     @property
     def side(self) -> Literal["better", "worse"] | None:
@@ -158,7 +159,7 @@ class SpeedTest:
 
     @property
     def question(self) -> Question | None:
-        """Shares that decide the test; None for a single pair."""
+        """Shares that decide the test, or None for a single pair."""
         if self.mean.error is None:
             return None
         limits = math.log1p(self.margin), math.log1p(AS_FAST)
@@ -185,7 +186,7 @@ class SpeedTest:
                 PValue(mean.p_within(math.log1p(AS_FAST)), part * share),
             )
 
-        if finding(None).shown != NOT_SHOWN:
+        if finding(None).shown != INCONCLUSIVE:
             return finding(None)
         near = math.log1p(AS_FAST) - abs(mean.estimate)
         return finding(
@@ -209,7 +210,7 @@ class LossTest:
 
     @property
     def question(self) -> Question | None:
-        """Shares that decide the test; None for a single pair."""
+        """Shares that decide the test, or None for a single pair."""
         if self.mean.error is None:
             return None
         largest_p = max(_compute_p_of_bound(self.mean, sign * self.margin) for sign in (1, -1)) / compute_level_part(
@@ -230,7 +231,7 @@ class LossTest:
             p = PValue(beyond, level), PValue(mean.p_within(margin), level)
             return LossFinding(*bare, *p, enough, self.worst)
 
-        if finding(None).shown != NOT_SHOWN:
+        if finding(None).shown != INCONCLUSIVE:
             return finding(None)
         return finding(_find_enough(mean, (abs(margin - abs(mean.estimate)), share)))
 

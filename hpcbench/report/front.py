@@ -11,7 +11,7 @@ from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import NOT_SHOWN, Loss, Speed
+from hpcbench.report.findings import INCONCLUSIVE, Loss, Speed
 from hpcbench.report.kinds import SchemeKind, has_half_messages
 
 
@@ -29,11 +29,11 @@ class Front:
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """Compare a scheme with a codec to a control without a codec; None without a pair."""
+        """Compare a scheme with a codec to a control without a codec, or None without a pair."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """Return the comparison of two schemes from the perspective of the first; None without a pair."""
+        """Return the comparison of two schemes from the perspective of the first, or None without a pair."""
         duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return duel.turn() if duel and duel.scheme == other else duel
 
@@ -102,13 +102,13 @@ _SPEEDS: dict[Speed, str] = {
     "faster": "faster than",
     "not faster": "not faster than",
     "as fast": "as fast as",
-    NOT_SHOWN: "not significantly faster than",
+    INCONCLUSIVE: "not significantly faster than",
 }
 _LOSSES: dict[Loss | None, str] = {
-    "as good": "at a loss that is no worse",
+    "no worse": "at a loss that is no worse",
     "better": "at a better loss",
     "worse": "at a worse loss",
-    NOT_SHOWN: "its loss is inconclusive",
+    INCONCLUSIVE: "its loss is inconclusive",
     None: "without a loss to compare",
 }
 

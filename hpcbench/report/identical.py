@@ -43,7 +43,7 @@ def describe_identical(cell: Cell) -> list[str]:
 
 
 def _describe_treatment(run: Measures) -> Hashable:
-    """Return all scheme settings that can affect the run; None if unknown."""
+    """Return all scheme settings that can affect the run, or None if unknown."""
     channels = [channel for channel in run.channels if channel.dimension != "EXACT"]
     try:
         scheme = NamedScheme.model_validate(run.run.settings.scheme.raw)
@@ -52,7 +52,7 @@ def _describe_treatment(run: Measures) -> Hashable:
     if not channels or any(channel.phase is None or channel.kind is None for channel in channels):
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
-    treatments = {traffic: scheme.treatment(traffic, half=True) for traffic in map(_make_key, channels)}
+    treatments = {traffic: tuple(scheme.schedule(traffic, half=True).items()) for traffic in map(_make_key, channels)}
     return optimizer, scheme.process_changes, frozenset(treatments.items())
 
 

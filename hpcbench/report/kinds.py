@@ -51,7 +51,7 @@ def has_half_messages(run: RunResult) -> bool:
 
 
 def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
-    """Return the kind of a run's scheme according to the settings; unknown for logs named by a user."""
+    """Return the kind of a run's scheme according to the settings. The kind is unknown for logs named by a user."""
     if is_baseline:
         return SchemeKind.BASELINE
     scheme = run.settings.scheme
@@ -60,7 +60,7 @@ def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
         return SchemeKind.UNKNOWN
     if scheme.process_changes:
         return SchemeKind.OTHER_SYSTEM
-    if scheme.optimizer or any(rule.feedback for rule in rules):
+    if scheme.optimizer or any(rule.feedback or rule.low_rank or rule.has_steps for rule in rules):
         return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:
         return SchemeKind.PLAIN if codecs == {"none"} else SchemeKind.CAST

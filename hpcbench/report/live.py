@@ -193,7 +193,7 @@ def _describe_progress(run: RunProgress) -> str:
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:
-    """Choose the runs to show. Running runs take precedence, then failed runs, then the latest to end."""
+    """Choose the runs to show. Running runs take precedence, then failed runs, then the runs that ended last."""
     if len(runs) <= height:
         return runs
     rank = {"running": 0, "completed": 2, "pending": 3}

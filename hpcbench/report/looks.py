@@ -42,7 +42,8 @@ def is_sufficient(n: int, distance: float, scatter: float, level: float, power: 
     """Return whether n pairs would probably detect a mean at `distance`.
 
     The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, where t has n - 1 degrees of
-    freedom. It approximates the noncentral t more closely than the variation of a few pairs is known.
+    freedom. The error of this approximation of the noncentral t is smaller than the uncertainty of `scatter` for a few
+    pairs.
     """
     if distance <= 0 or not level > 0:
         return False

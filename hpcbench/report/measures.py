@@ -21,7 +21,7 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """Numbers of a run; None if the log does not contain them. The pace refers to steps after the warm-up.
+    """Numbers of a run, or None if the log does not contain them. The pace refers to steps after the warm-up.
 
     FLOP/s required by the model, executed FLOP/s and unlabeled FLOP/s are never mixed.
     """
@@ -36,11 +36,11 @@ class Measures(Pace):
     hardware_flops_per_rank: float | None
     """Executed FLOP/s, recomputed in the same way."""
     neox_flops_per_rank: float | None
-    """Executed FLOP/s according to GPT-NeoX's formula; None for frameworks with other formulas."""
+    """Executed FLOP/s according to GPT-NeoX's formula, or None for frameworks with other formulas."""
     unlabelled_flops_per_rank: float | None
     """FLOP/s from logs that do not specify whether recomputation is included."""
     chip: str | None
-    """GPU model of the ranks as named by PyTorch; None for CPUs, or if the ranks use different GPU models."""
+    """GPU model of the ranks as named by PyTorch, or None for CPUs, or if the ranks use different GPU models."""
     peak: float | None
     """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
     mfu: float | None
@@ -57,7 +57,7 @@ class Measures(Pace):
     dimensions: tuple[TrafficSum, ...]
     """Traffic of each parallel dimension."""
     host_link: HostTraffic | None
-    """Traffic between devices and hosts; None if nothing is offloaded."""
+    """Traffic between devices and hosts, or None if nothing is offloaded."""
     phases: StepPhases | None
     """Phases of a step."""
     hosts: tuple[HostTime, ...]
@@ -70,7 +70,7 @@ class Measures(Pace):
     loss_train: float | None
     """Loss of the last step."""
     loss_valid: float | None
-    """Validation loss after the last step; None if the run has not reached the evaluation."""
+    """Validation loss after the last step, or None if the run has not reached the evaluation."""
     diverged_at: int | None
     notes: tuple[str, ...]
     """Sentences about contradictions in the log and other noteworthy facts."""
@@ -90,12 +90,12 @@ class Measures(Pace):
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
-        """Wire bytes per message byte; None for runs without traffic."""
+        """Wire bytes per message byte, or None for runs without traffic."""
         return traffic.divide_bytes(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Encoded fraction of the bytes for which the scheme has a codec; None if there are no such bytes."""
+        """Encoded fraction of the bytes for which the scheme has a codec, or None if there are no such bytes."""
         return traffic.compute_coded_part(self.channels)
 
     @property
@@ -187,7 +187,7 @@ def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]
 
 
 def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """Return the first rate that both runs provide, such as samples/s; None if they have no rate in common."""
+    """Return the first rate that both runs provide, such as samples/s, or None if they have no rate in common."""
     pairs = zip(*compute_common_rates(mine, other), strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 

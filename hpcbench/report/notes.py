@@ -6,6 +6,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.report.basis import read_warmup
 from hpcbench.report.measures import Measures
 from hpcbench.report.provenance import describe_differences
+from hpcbench.report.transport import note_links
 
 UNEVEN = 0.05
 """Maximum relative difference between mean and median step time without a note."""
@@ -18,6 +19,7 @@ def list_notes(runs: Iterable[Measures]) -> list[str]:
     further = (
         *_note_first_lines(all_runs),
         *_note_uneven(all_runs),
+        *note_links(all_runs),
         *describe_differences([run.run for run in all_runs]),
     )
     return list(dict.fromkeys([*notes, *further]))

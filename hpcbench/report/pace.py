@@ -30,7 +30,7 @@ class Pace:
     tokens_per_s: float | None
     tokens_per_s_per_rank: float | None
     step_seconds: float | None
-    """Mean step time. Work per second is computed from it."""
+    """Mean step time, from which the work per second is computed."""
     step_seconds_median: float | None
     step_seconds_p95: float | None
     """95th percentile of the step times."""
@@ -53,8 +53,7 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
     otherwise the batch size in the step lines.
     """
     first = rests_on.first
-    times = read_step_times(log, first, steps)
-    seconds = _compute_mean_time(log, first, steps)
+    seconds, middle, late, latest = compute_step_times(log, first, steps).values()
     samples = rests_on.batch / seconds if rests_on.batch and seconds else None
     if samples is None:
         samples = compute_mean_rate(log, "samples_per_s", first, steps)
@@ -65,11 +64,15 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
         samples * rests_on.seq_len if samples and rests_on.seq_len else compute_mean_rate(log, _RATES[1], first, steps)
     )
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else compute_mean_rate(log, _RATES[2], first, steps)
-    middle, late, latest = (
-        (median(times), _compute_percentile(times, 95), _compute_percentile(times, 99)) if times else (None, None, None)
-    )
     unevenness = _compute_unevenness(log, first, seconds, middle)
     return Pace(samples, tokens, per_rank, seconds, middle, late, unevenness, latest)
+
+
+def compute_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> dict[str, float | None]:
+    """Return mean and percentiles of the step times from step `first` on; None without times."""
+    times = read_step_times(log, first, steps)
+    tail = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (95, 99)}
+    return {"mean": _compute_mean_time(log, first, steps), "p50": median(times) if times else None, **tail}
 
 
 def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:
@@ -78,11 +81,11 @@ def read_step_times(log: RunLog, first: int, steps: Container[float] | None = No
 
 
 def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Compute the time-weighted mean of a printed rate; None if the log does not contain the rate.
+    """Compute the time-weighted mean of a printed rate, or None if the log does not contain the rate.
 
     Values are weighted by the time of their steps. If step times are unknown, all steps are assumed to do the same
-    work, so the harmonic mean is used; it is 0 if any rate is 0. For running means, the last value is the mean over all
-    steps.
+    work, so the harmonic mean is used. The mean is 0 if any rate is 0. For running means, the last value is the mean
+    over all steps.
     """
     numbers, rates = _select_lines(log, first, steps, name)
     if not rates:

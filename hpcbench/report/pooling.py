@@ -52,7 +52,7 @@ def split_pooled(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def _read_digest(submission: Submission) -> tuple[str, str, str] | None:
-    """Return the digest, site and version of a submission; None if it cannot be merged."""
+    """Return the digest, site and version of a submission, or None if it cannot be merged."""
     plan = submission.plan
     if not isinstance(plan, SubmissionFile) or not plan.digest or plan.dry_run or submission.root is None:
         return None
@@ -60,7 +60,7 @@ def _read_digest(submission: Submission) -> tuple[str, str, str] | None:
 
 
 def _find_different_software(group: Sequence[Submission], other: Submission) -> str | None:
-    """Return the name of the first version or setting that differs between runs of a scheme; None if all are equal."""
+    """Return the first version or setting that differs between runs of a scheme, or None if all are equal."""
     mine, theirs = (
         _read_software(runs) for runs in ([run for submission in group for run in submission.runs], other.runs)
     )
@@ -100,7 +100,7 @@ def _label_submission(submission: Submission, label: str) -> Submission:
 
 
 def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:
-    """Return the shortest unique path suffix of each submission's directory; empty for logs."""
+    """Return the shortest unique path suffix of each submission's directory. Empty for logs."""
     places = {
         id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
     }

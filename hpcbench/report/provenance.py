@@ -178,9 +178,9 @@ class Fact:
     name: str
     value: str
     source: str | None = None
-    """First source as file or ``file:line``; None if the fact is derived from all logs together."""
+    """First source as file or ``file:line``, or None if the fact is derived from all logs together."""
     of: tuple[str, ...] = ()
-    """Runs, nodes or jobs that the fact applies to; empty for all."""
+    """Runs, nodes or jobs that the fact applies to. Empty for all."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
 
 
 def find_recommended(cell: Cell) -> SchemeRow | None:
-    """Return the recommended scheme; None if no scheme significantly pays.
+    """Return the recommended scheme, or None if no scheme significantly pays.
 
-    Candidates are the paying schemes among the simplest schemes on the Pareto front. If there are none, all paying
+    Candidates are the paying schemes among the simplest schemes on the Pareto front. If no such scheme pays, all paying
     schemes are candidates. The fastest candidate is recommended.
     """
     pareto, plain = compute_front(cell), list_plain(cell)
@@ -41,7 +41,7 @@ def find_recommended(cell: Cell) -> SchemeRow | None:
 
 
 def recommend(cell: Cell) -> list[str]:
-    """Return a sentence about the recommended scheme's job time; empty without a scheme or step time."""
+    """Return a sentence about the recommended scheme's job time. Empty without a scheme or step time."""
     row, base = find_recommended(cell), cell.row(cell.baseline)
     if row is None or row.speed is None or base is None or base.step_seconds is None:
         return []
@@ -70,7 +70,7 @@ def recommend(cell: Cell) -> list[str]:
 
 
 def count_nodes(row: SchemeRow) -> int:
-    """Return the number of nodes of a scheme's runs; 0 if unknown or different between runs."""
+    """Return the number of nodes of a scheme's runs, or 0 if unknown or different between runs."""
     counts = {len({rank.host for rank in run.run.log.ranks if rank.host}) for run in row.counted if run.run.log}
     return counts.pop() if len(counts) == 1 else 0
 

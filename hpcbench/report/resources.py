@@ -14,7 +14,7 @@ from hpcbench.predict import schedule
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak and persistent memory in bytes; None if the log does not contain the value."""
+    """Peak and persistent memory in bytes, or None if the log does not contain the value."""
 
     device: int | None = None
     """Maximum over ranks of the allocated GPU memory."""
@@ -132,7 +132,7 @@ def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 
 def read_stages(log: RunLog) -> list[dict[str, float]]:
-    """Return the times in seconds of each stage's `PARTS` and ``step``; empty if any time is missing."""
+    """Return the times in seconds of each stage's `PARTS` and ``step``. Empty if any time is missing."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [

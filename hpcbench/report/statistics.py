@@ -42,7 +42,7 @@ class Mean:
 
     estimate: float
     error: float | None
-    """Standard error; None for a single value, which has neither an interval nor a test."""
+    """Standard error, or None for a single value, which has neither an interval nor a test."""
     freedom: float
     """Number of degrees of freedom."""
     count: int
@@ -152,7 +152,7 @@ def _require_positive(values: Sequence[float]) -> Sequence[float]:
 
 
 def average_known(values: Iterable[float | None]) -> float | None:
-    """Return the arithmetic mean of the known, summable values; None if there are none."""
+    """Return the arithmetic mean of the known, summable values, or None without such values."""
     numbers = [value for value in values if value is not None and is_usable(value)]
     return fmean(numbers) if numbers else None
 

@@ -60,11 +60,11 @@ class Arm:
     """Runs of a sync mode and scheme, compared with the reference. Numbers that no run provides are None."""
 
     group: str
-    """Matrix values that distinguish the compared cells from other cells; empty if there are no other cells."""
+    """Matrix values that distinguish the compared cells from other cells. Empty if there are no other cells."""
     way: SyncMode
     scheme: str
     against: str | None
-    """Sync mode of the reference; None for the reference itself or without a reference."""
+    """Sync mode of the reference, or None for the reference itself or without a reference."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
@@ -80,7 +80,7 @@ class Arm:
     waiting_change: Interval | None
     """Difference from the reference's waiting fraction."""
     ages: Ages | None
-    """Staleness of the gradients of all completed runs; None if unknown."""
+    """Staleness of the gradients of all completed runs, or None if unknown."""
 
     @property
     def run_names(self) -> list[str]:
@@ -108,7 +108,7 @@ class Arm:
 
     @property
     def basis(self) -> Basis | None:
-        """Kind of loss used in all pairs; None if pairs differ."""
+        """Kind of loss used in all pairs, or None if pairs differ."""
         bases = {time.basis for time in self.times}
         return bases.pop() if len(bases) == 1 else None
 
@@ -120,14 +120,14 @@ class Arm:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Fraction of all gradients by staleness; empty if unknown."""
+        """Fraction of all gradients by staleness. Empty if unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
 
 
 def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
-    """Return the sync mode of a run; None if the settings do not contain it."""
+    """Return the sync mode of a run, or None if the settings do not contain it."""
     train, layout = settings.train, settings.layout
     if layout.pp is None or train.schedule is None or train.sync is None:
         return None
@@ -139,7 +139,7 @@ def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
 
 
 def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
-    """Compare the sync modes with their references; empty if all runs are synchronous.
+    """Compare the sync modes with their references. Empty if all runs are synchronous.
 
     `margin` is the relative increase over the reference's final loss that is still acceptable.
     """
@@ -237,7 +237,7 @@ _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "
 
 
 def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table with one row per sync mode and scheme; None if all runs are synchronous."""
+    """Make the table with one row per sync mode and scheme, or None if all runs are synchronous."""
     margin = submission.plan.criteria.loss_margin
     modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)

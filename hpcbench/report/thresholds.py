@@ -1,7 +1,9 @@
-"""Tests of a study's thresholds."""
+"""Tests of a study's thresholds: of each run, or of the mean over the runs of a scheme and cell."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from hpcbench.contract.criteria import Quantity, QuantityBound
 from hpcbench.report.compare import Cell
@@ -10,58 +12,127 @@ from hpcbench.report.measures import Measures, compute_common_rate
 from hpcbench.report.quantities import Quantity as Measured
 from hpcbench.report.quantities.speed import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
 from hpcbench.report.quantities.traffic import WIRE
+from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate, is_usable
+
+State = Literal["met", "violated", "inconclusive", "unknown"]
 
 
 @dataclass(frozen=True)
 class ThresholdTest:
-    """A threshold, tested on a completed run."""
+    """Result of a threshold: of one completed run, or of all completed runs of a scheme and cell."""
 
-    run: Measures
+    runs: tuple[Measures, ...]
     threshold: QuantityBound
     value: float | None
-    """Value of the run; None if its log does not contain it."""
+    """Value of the run, or mean over the runs, or None if a log does not contain it."""
+    state: State
+    interval: Interval | None = None
+    """Interval of the mean; its bounds are those of the one-sided tests."""
 
     @property
     def kept(self) -> bool:
-        """Whether the value is known and within the bounds. NaN is out of bounds."""
-        low, high = self.threshold.min, self.threshold.max
-        return self.value is not None and (low is None or self.value >= low) and (high is None or self.value <= high)
+        """Whether the threshold is met. An unknown value or an inconclusive test does not suffice."""
+        return self.state == "met"
 
     def __str__(self) -> str:
-        bounds = {"at least": self.threshold.min, "at most": self.threshold.max}
+        threshold = self.threshold
+        bounds = {"at least": threshold.lowest, "at most": threshold.highest}
         wanted = " and ".join(f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None)
         value = "is not known" if self.value is None else f"is {self.value:.6g}"
-        return f"{self.threshold.quantity} {value}, asked for: {wanted}"
+        if threshold.confidence is None:
+            return f"{threshold.quantity} {value}, asked for: {wanted}"
+        interval = self.interval
+        if interval is not None and interval.low is not None and interval.high is not None:
+            value += f" ({interval.low:.6g} to {interval.high:.6g})"
+        return f"{threshold.quantity} {value}, asked for: {wanted} at {100 * threshold.confidence:g} %: {self.state}"
 
 
 def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[ThresholdTest]:
-    """Test each completed run against the applicable thresholds.
+    """Test completed runs against the applicable thresholds.
 
     Incomplete runs have no value to test. Their state is reported instead.
     """
-    tests = []
-    for cell in cells if thresholds else ():
-        base = cell.row(cell.baseline)
-        pairs = index_by_pairing(base.runs if base else ())
-        for measures in cell.runs:
-            run = measures.run
-            if run.state != "completed":
+    return [test for cell in cells if thresholds for test in _check_cell(cell, thresholds)]
+
+
+def _check_cell(cell: Cell, thresholds: Sequence[QuantityBound]) -> Iterator[ThresholdTest]:
+    base = cell.row(cell.baseline)
+    pairs = index_by_pairing(base.runs if base else ())
+    for row in cell.rows:
+        completed = tuple(measures for measures in row.runs if measures.run.state == "completed")
+        for threshold in thresholds if completed else ():
+            if not threshold.concerns(row.scheme, completed[0].run.cell):
                 continue
-            other = pairs.get(run.pairing)
-            for threshold in thresholds:
-                if threshold.concerns(run.scheme, run.cell):
-                    value = _VALUES[threshold.quantity](measures, other)
-                    tests.append(ThresholdTest(measures, threshold, value))
-    return tests
+            values = [_VALUES[threshold.quantity](run, pairs.get(run.run.pairing)) for run in completed]
+            if threshold.confidence is not None:
+                yield decide_mean(completed, threshold, values)
+                continue
+            for run, value in zip(completed, values, strict=True):
+                yield ThresholdTest((run,), threshold, value, _compare(value, threshold))
+
+
+def _compare(value: float | None, threshold: QuantityBound) -> State:
+    """Compare a value with the bounds. NaN is out of bounds."""
+    if value is None:
+        return "unknown"
+    low, high = threshold.lowest, threshold.highest
+    return "met" if (low is None or value >= low) and (high is None or value <= high) else "violated"
+
+
+def decide_mean(runs: tuple[Measures, ...], threshold: QuantityBound, values: Sequence[float | None]) -> ThresholdTest:
+    """Test the mean of the values with one-sided tests.
+
+    Positive quantities are compared on a logarithmic scale, as speeds are elsewhere in the report.
+    """
+    if any(value is None for value in values):
+        return ThresholdTest(runs, threshold, None, "unknown")
+    numbers = [value for value in values if value is not None]
+    if not all(map(is_usable, numbers)):
+        return ThresholdTest(runs, threshold, math.nan, "violated")
+    low, high, level = threshold.lowest, threshold.highest, 1 - (threshold.confidence or 0)
+    bounds = [bound for bound in (low, high) if bound is not None]
+    logarithmic = threshold.quantity not in ("loss", "loss_difference") and min(*numbers, *bounds, math.inf) > 0
+    scale: Callable[[float], float] = math.log if logarithmic else float
+    mean = estimate_mean([scale(number) for number in numbers])
+    interval = mean.interval(1 - 2 * level) if level < 0.5 else mean.interval(0)
+    shown = exponentiate(interval) if logarithmic else interval
+    if not mean.error:
+        # Without scatter the value itself decides. A single run has an unknown scatter.
+        state: State = "inconclusive" if mean.error is None else _compare(numbers[0], threshold)
+    else:
+        state = _decide(mean, None if low is None else scale(low), None if high is None else scale(high), level)
+    return ThresholdTest(runs, threshold, shown.estimate, state, shown)
+
+
+def _decide(mean: Mean, low: float | None, high: float | None, level: float) -> State:
+    below, above = low is not None and mean.p_less(low) <= level, high is not None and mean.p_greater(high) <= level
+    if below or above:
+        return "violated"
+    within = (low is None or mean.p_greater(low) <= level) and (high is None or mean.p_less(high) <= level)
+    return "met" if within else "inconclusive"
 
 
 def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Return one line per threshold that is not met or whose value is unknown, citing the run's log."""
-    return [
-        f"{test.run.run.id}: {test}" + (f" ({test.run.run.log.path})" if test.run.run.log else "")
-        for test in check_thresholds(cells, thresholds)
-        if not test.kept
-    ]
+    """Return one line per threshold that is not met, citing the run's log or the scheme."""
+    return [f"{_name(test)}: {test}{_cite(test)}" for test in check_thresholds(cells, thresholds) if not test.kept]
+
+
+def count_states(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
+    """Return a sentence with the results of thresholds that have a confidence; none without such thresholds."""
+    tests = [test for test in check_thresholds(cells, thresholds) if test.threshold.confidence is not None]
+    states = ("met", "violated", "inconclusive", "unknown")
+    counts = [f"{count} {state}" for state in states if (count := sum(test.state == state for test in tests))]
+    return [f"Thresholds with a confidence: {', '.join(counts)}."] if counts else []
+
+
+def _name(test: ThresholdTest) -> str:
+    run = test.runs[0].run
+    return run.id if test.threshold.confidence is None else f"{run.scheme}, {len(test.runs)} runs"
+
+
+def _cite(test: ThresholdTest) -> str:
+    log = test.runs[0].run.log
+    return f" ({log.path})" if log and test.threshold.confidence is None else ""
 
 
 def _compute_ratio(run: Measures, base: Measures | None) -> float | None:

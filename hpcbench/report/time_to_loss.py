@@ -27,7 +27,7 @@ class TimeToLoss:
     basis: Basis
     """Kind of loss."""
     mine: float | None
-    """Time of the first run in seconds; None if it never reached the loss."""
+    """Time of the first run in seconds, or None if it never reached the loss."""
     other: float
 
 
@@ -78,7 +78,7 @@ def _compute_means(along: Curve, window: int) -> Points:
 
 
 def find_first_time(points: Points, target: float) -> float | None:
-    """Return the time at which the loss first reaches the target, by linear interpolation; None if never.
+    """Return the time at which the loss first reaches the target, by linear interpolation, or None if it never does.
 
     NaN and infinite losses interrupt the interpolation.
     """

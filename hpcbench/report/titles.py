@@ -9,6 +9,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import parameters
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import is_gpu
+from hpcbench.report.transport import find_transport
 
 _LONGEST = 60
 """Maximum length of a command in a title, in characters."""
@@ -44,7 +45,7 @@ def describe_size(cell: Cell) -> str:
 
 
 def describe_cell(values: Mapping[str, Any]) -> str:
-    """Describe the values of a cell; empty if the study has only one cell."""
+    """Describe the values of a cell. Empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
@@ -61,8 +62,11 @@ def describe_baseline(cell: Cell) -> str:
         return make_printable(base.scheme, 40)
     native = scheme.algorithm == "native"
     codec = "uncompressed" if scheme.is_uncompressed else make_printable(base.scheme, 40)
-    library = "MPI library's" if run.settings.program.command is None else "PyTorch's own"
-    collectives = f"{library} collectives" if native else "two-shot collectives"
+    over_nccl = find_transport(run) == "nccl"
+    library = (
+        "NCCL's own" if over_nccl else "MPI library's" if run.settings.program.command is None else "PyTorch's own"
+    )
+    collectives = f"{library} collectives" if native else f"two-shot collectives{' over NCCL' if over_nccl else ''}"
     return f"{codec}, {collectives}"
 
 

@@ -26,13 +26,13 @@ class TrafficSum:
 
     dimension: str
     phase: str | None
-    """Phase; None for a dimension, or if unknown."""
+    """Phase, or None for a dimension, or if unknown."""
     kind: str | None
-    """Kind; None for a dimension, or if unknown."""
+    """Kind of traffic. None if it is unknown, or in the row of a whole dimension."""
     axis: str | None
-    """Axis of the tensor grid; None for other traffic, or for a dimension."""
+    """Axis of the tensor grid. None for other traffic, and in the row of a whole dimension."""
     codec: str | None
-    """Codec; None if unknown, or for a dimension whose channels use different codecs."""
+    """Codec. None if it is unknown, and in the row of a dimension whose channels use different codecs."""
     calls: int
     plain_calls: int
     """Calls without the channel's codec, because encoding would cost time or a rule of the scheme excludes it."""
@@ -41,7 +41,7 @@ class TrafficSum:
     to_code: int
     """Message bytes of channels with a codec."""
     coded_bytes: int | Unknown
-    """Encoded message bytes; unknown if the log does not contain them."""
+    """Encoded message bytes, unknown if the log does not contain them."""
     wire_bytes: int | Unknown
     """Bytes after encoding."""
     network_bytes: int | Unknown
@@ -62,12 +62,12 @@ class TrafficSum:
 
     @property
     def wire_over_message(self) -> float | Unknown | None:
-        """Wire bytes per message byte; None if nothing was sent."""
+        """Wire bytes per message byte, or None if nothing was sent."""
         return divide_bytes(self.wire_bytes, self.message_bytes)
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Encoded fraction of the bytes of channels with a codec; None if there are no such bytes."""
+        """Encoded fraction of the bytes of channels with a codec, or None if there are no such bytes."""
         return divide_bytes(self.coded_bytes, self.to_code)
 
 
@@ -111,7 +111,7 @@ class TimeSplit:
 
 
 def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
-    """Return the traffic of each channel from the ``traffic`` event; empty if the number of ranks is unknown.
+    """Return the traffic of each channel from the ``traffic`` event. Empty if the number of ranks is unknown.
 
     Without `has_wire_bytes`, wire bytes are unknown, because the MPI library may have compressed data.
     """
@@ -129,7 +129,7 @@ def has_times(log: RunLog) -> bool:
 
 
 def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
-    """Return the traffic between devices and hosts from the ``traffic`` event; None if missing."""
+    """Return the traffic between devices and hosts from the ``traffic`` event, or None if missing."""
     event, shares = log.read_event(events.TrafficTotals), len(find_window(log)) * (ranks or 0)
     down, up = event.host_down_bytes, event.host_up_bytes
     if not shares or down is None or up is None or not (0 <= down < _LARGEST and 0 <= up < _LARGEST):
@@ -138,7 +138,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Return the step numbers that the ``traffic`` event covers; empty without such an event."""
+    """Return the step numbers that the ``traffic`` event covers. Empty without such an event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -168,7 +168,7 @@ def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the step time; None without steps or traffic, because communication is then unknown."""
+    """Split the step time, or None without steps or traffic, because communication is then unknown."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
@@ -220,18 +220,18 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Compute the encoded fraction of the bytes of channels with a codec; None if there are no such bytes."""
+    """Compute the encoded fraction of the bytes of channels with a codec, or None if there are no such bytes."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 
 def divide_bytes(part: int | Unknown, nbytes: int) -> float | Unknown | None:
-    """Return `part` as a fraction of `nbytes`; None if there are no bytes."""
+    """Return `part` as a fraction of `nbytes`, or None if there are no bytes."""
     if part == "unknown":
         return part
     return part / nbytes if nbytes else None
 
 
 def add_bytes(values: Sequence[int | Unknown]) -> int | Unknown:
-    """Return the sum of values; unknown if any value is unknown."""
+    """Return the sum of values. The sum is unknown if any value is unknown."""
     numbers = [value for value in values if value != "unknown"]
     return sum(numbers) if len(numbers) == len(values) else "unknown"

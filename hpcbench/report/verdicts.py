@@ -9,7 +9,7 @@ from hpcbench.contract.events import End
 from hpcbench.contract.state import OPEN
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Tone
-from hpcbench.report.findings import AS_FAST, NOT_SHOWN, Loss, Speed
+from hpcbench.report.findings import AS_FAST, INCONCLUSIVE, Loss, Speed
 from hpcbench.report.measures import Measures
 
 Group = Literal["good", "worse", "unsteady", "not faster", "as fast", "open", "no loss", "none"]
@@ -25,31 +25,31 @@ class Outcome:
     tone: Tone = "warning"
 
 
-# The texts are also verdict values in JSON and CSV and must not change.
-GOOD = Outcome("faster and as good", "good", "good")
-UNSTEADY = Outcome("faster, as good only on average", "unsteady")
+# The texts are also values of `verdict` in JSON and CSV. A change of a text needs a new schema number of both.
+GOOD = Outcome("faster, loss no worse", "good", "good")
+UNSTEADY = Outcome("faster, loss no worse on average only", "unsteady")
 """The mean loss is no worse, but a pair is worse by more than the margin."""
-WORSE_FASTER = Outcome("worse loss, but faster", "worse")
-WORSE_OPEN = Outcome("worse loss, speed not shown", "worse")
-WORSE_SLOWER = Outcome("worse loss, not faster", "worse")
-WORSE_AS_FAST = Outcome(f"worse loss, as fast (within {100 * AS_FAST:.0f} %)", "worse")
+WORSE_FASTER = Outcome("faster, but the loss is worse", "worse")
+WORSE_OPEN = Outcome("speed inconclusive, loss worse", "worse")
+WORSE_SLOWER = Outcome("not faster, loss worse", "worse")
+WORSE_AS_FAST = Outcome(f"as fast (within {100 * AS_FAST:.0f} %), loss worse", "worse")
 AS_FAST_AS = Outcome(f"as fast (within {100 * AS_FAST:.0f} %)", "as fast", "")
 NOT_FASTER = Outcome("not faster", "not faster", "")
-OPEN_SPEED = Outcome("not shown (too few repeats)", "open")
+OPEN_SPEED = Outcome("inconclusive", "open")
 NEAR = Outcome("about as fast, inconclusive", "open")
 """The uncorrected interval lies within the "as fast" margin, but the finding is not significant in the report."""
-LOSS_OPEN = Outcome("faster, loss not shown (too few repeats)", "open")
+LOSS_OPEN = Outcome("faster, loss inconclusive", "open")
 NO_LOSS = Outcome("faster, no loss to compare", "no loss")
 NO_BASELINE = Outcome("not compared (no baseline)", "none", "bad")
 NO_PAIR = Outcome("not compared (no pair with the baseline)", "none", "bad")
 
 _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
-    "faster": {"worse": WORSE_FASTER, NOT_SHOWN: LOSS_OPEN, None: NO_LOSS, "as good": GOOD, "better": GOOD},
+    "faster": {"worse": WORSE_FASTER, INCONCLUSIVE: LOSS_OPEN, None: NO_LOSS, "no worse": GOOD, "better": GOOD},
     "not faster": {"worse": WORSE_SLOWER},
     "as fast": {"worse": WORSE_AS_FAST},
-    NOT_SHOWN: {"worse": WORSE_OPEN},
+    INCONCLUSIVE: {"worse": WORSE_OPEN},
 }
-_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, NOT_SHOWN: OPEN_SPEED}
+_OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, INCONCLUSIVE: OPEN_SPEED}
 
 IDLE = "codec never ran"
 """Verdict for schemes whose codecs encoded nothing. Their speed and loss are unrelated to the codecs."""

@@ -29,7 +29,7 @@ With fewer pairs, a t-test detects even a difference of several standard deviati
 RARE, FOUND = 0.1, 0.95
 """Fraction of failing runs, and required probability that at least one failing run is among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes the failure rate `RARE`: 29."""
+"""Number of pairs without a failure that excludes the failure rate `RARE` (29)."""
 FEW_ORDERED = 5
 """Minimum number of pairs for a test of their order."""
 ORDERS = 199
@@ -63,7 +63,7 @@ class Weakened:
     """Letters by scheme."""
 
     def mark(self, scheme: str) -> str:
-        """Return the letters next to a verdict, such as ``[ab]``; empty without weaknesses."""
+        """Return the letters next to a verdict, such as ``[ab]``. Empty without weaknesses."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 
@@ -125,7 +125,7 @@ def _has_rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
     If all pairs have identical losses, the scheme changed nothing, and no variation could hide a failure.
     """
     loss = row.loss
-    if loss is None or row.loss_shown != "as good" or loss.pairs >= MANY_PAIRS:
+    if loss is None or row.loss_shown != "no worse" or loss.pairs >= MANY_PAIRS:
         return False
     return not loss.worst == loss.estimate == 0
 

@@ -8,7 +8,7 @@ from hpcbench.contract.criteria import Criteria, QuantityBound
 from hpcbench.contract.layout import Partition
 from hpcbench.contract.program import Program
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.section import Count, File, Label, Line, Name, Scalar, Section
+from hpcbench.contract.section import Count, File, Label, Line, MailAddress, Name, Scalar, Section
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.study.container import Container
 from hpcbench.study.systems import add_system
@@ -88,6 +88,11 @@ class _Shared(Section):
     )
     after: File | None = Field(
         None, description="Submission, or name of a study, whose jobs must complete before these start."
+    )
+    notify: MailAddress | None = Field(
+        None,
+        description="Mail address, or name of a user, to which the scheduler writes when a job ends or fails: Slurm "
+        "and LSF only.",
     )
     nodes: Count | None = Field(None, description="Nodes of a job; by default the number that the layout needs.")
     ranks_per_node: Count | None = Field(None, description="Ranks per node; by default the GPUs of a node.")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hpcbench.contract import rules
 from hpcbench.contract.call_treatment import explain_undecidable
+from hpcbench.contract.gradient_fit import find_average_misfit, find_low_rank_misfit
 from hpcbench.contract.problems import FieldPath
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
@@ -52,8 +53,8 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     ------
     UserError
         The scheme has arguments, or a rule selects traffic that does not occur with this optimizer or ZeRO stage. Other
-        causes are a codec that does not support the precision, and a backward pass that would use different values
-        than the forward pass.
+        causes are a codec that does not support the precision, rules that change between steps that overlap, and a
+        backward pass that would use different values than the forward pass.
     """
     train, name = study.train, study.scheme
     if scheme.arguments:
@@ -87,7 +88,13 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")
         raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
-    unequal = rules.explain_wrong_gradients(scheme, setting) or rules.explain_drifting_copies(scheme, setting)
+    unequal = (
+        rules.find_schedule_misfit(scheme, train)
+        or find_low_rank_misfit(scheme, train)
+        or find_average_misfit(scheme, train)
+        or rules.explain_wrong_gradients(scheme, setting)
+        or rules.explain_drifting_copies(scheme, setting)
+    )
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")

@@ -73,6 +73,12 @@ def _summarize(fields: dict[str, Any]) -> str:
     parts = []
     for rule in reversed(fields["rules"]):  # the last rule that matches applies
         traffic = " ".join(rule[key] for key in ("dimension", "phase", "kind", "axis") if key in rule)
-        parts.append(f"{traffic or 'all'} {rule['codec']}{' with feedback' if rule.get('feedback') else ''}")
+        feedback = " with feedback" if rule.get("feedback") else ""
+        feedback += f" averaged by {rule['feedback_average']}" if rule.get("feedback_average") else ""
+        feedback += f" with rank {rule['low_rank']}" if rule.get("low_rank") else ""
+        steps = [
+            f"{word} step {rule[key]}" for word, key in (("from", "from_step"), ("until", "until_step")) if key in rule
+        ]
+        parts.append(" ".join([f"{traffic or 'all'} {rule['codec']}{feedback}", *steps]))
     parts.append(f"{'all else' if parts else 'all traffic'} {fields['default']}")
     return f"algorithm {fields['algorithm']}: {', '.join(parts)}"

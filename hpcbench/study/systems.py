@@ -23,6 +23,10 @@ class SystemPreset(Section):
     """Date and machine of a test run with this preset, or ``never``."""
     asks: list[Line]
     """Fields that the study must add, such as ``preload``."""
+    framework: Line = ""
+    """Framework whose programs `hpcbench tune` tries the system with; empty if it does not."""
+    command_words: list[Line] = Field(default_factory=list)
+    """Words in the command of these programs that show that the needs are met."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
 
 

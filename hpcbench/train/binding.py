@@ -64,7 +64,7 @@ def describe(comm: MPI.Comm, device: str) -> Rank:
 
 
 def boot_id(file: Path = _BOOT_ID) -> str | None:
-    """Return the boot ID of the kernel; None if the kernel does not report it."""
+    """Return the boot ID of the kernel, or None if the kernel does not report it."""
     try:
         return file.read_text(encoding="ascii").strip() or None
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def numbers(text: str) -> set[int]:
 
 
 def numa_nodes(cores: set[int], nodes: Path = _NODES) -> list[int] | None:
-    """Return the NUMA nodes that the cores belong to; None if the kernel does not report them."""
+    """Return the NUMA nodes that the cores belong to, or None if the kernel does not report them."""
     nodes_of_cores = [
         int(path.parent.name.removeprefix("node"))
         for path in nodes.glob("node[0-9]*/cpulist")
@@ -127,7 +127,7 @@ def _gpu(rank: int, local_rank: int) -> Rank:
 
 
 def _word(about: Any, form: str) -> str | None:
-    """Return a value as text; None if this version of PyTorch does not provide the value."""
+    """Return a value as text, or None if this version of PyTorch does not provide the value."""
     try:
         return form.format(about)
     except AttributeError:

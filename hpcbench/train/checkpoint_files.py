@@ -63,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """Return the fault of a rank's file; None if the file is valid."""
+    """Return the fault of a rank's file, or None if the file is valid."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:
@@ -142,7 +142,10 @@ def _sync(directory: Path) -> None:
 
 
 def prune(directory: Path, step: int, damaged: Set[Path]) -> None:
-    """Remove all checkpoints except the one of this step and the previous one. Also remove incomplete checkpoints."""
+    """Remove all checkpoints except the checkpoint of this step and the previous checkpoint.
+
+    Also remove incomplete checkpoints.
+    """
     usable = {number: path for number, path in numbered(directory).items() if number <= step and path not in damaged}
     remaining = {usable[number] for number in sorted(usable)[-_KEPT:]}
     for path in list(_children(directory)):

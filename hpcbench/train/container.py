@@ -13,7 +13,7 @@ _MAPS = Path("/proc/self/maps")
 
 
 def where(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the container runtime and image of this rank; None outside of containers."""
+    """Return the container runtime and image of this rank, or None outside of containers."""
     return environment.get(WHERE) or None
 
 

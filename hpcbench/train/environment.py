@@ -34,6 +34,12 @@ def describe_transport(run: Run) -> str:
     return f"nccl {nccl.version_text(nccl.load().get_version())}" if run.train.transport == "nccl" else "mpi"
 
 
+def describe_links(measured: links.Links, run: Run, topology: Topology) -> str | None:
+    """Return why measured links do not describe a run, or None if they do."""
+    reasons = measured.other_transport(run.train.transport or "mpi"), measured.foreign(topology)
+    return "; ".join(filter(None, reasons)) or None
+
+
 def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, Any]:
     """Return the settings of the message transport (a collective call)."""
     formats = run.train.message_formats
@@ -44,7 +50,7 @@ def transport(comm: MPI.Comm, run: Run, aware: Awareness | None) -> dict[str, An
         "links": run.links,
     }
     if run.links:
-        settings["links_note"] = links.load(Path(run.links)).foreign(Topology.of(comm))
+        settings["links_note"] = describe_links(links.load(Path(run.links)), run, Topology.of(comm))
     if run.scheme.algorithm in ("native", "auto"):
         names, sums = {"fp16": "float16", "bf16": "bfloat16"}, agreed(comm)
         settings["half_sums"] = {name: sums[names[name]].whose for name in sorted({*formats.values()} & names.keys())}

@@ -35,7 +35,7 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """Return a message about the unsupported part of the scheme, with an alternative; None if GPUs support it."""
+    """Return a message about the unsupported part of the scheme, with an alternative, or None if GPUs support it."""
     scheme = run.scheme
     refused = rules.find_gpu_obstacle(scheme)
     if refused:

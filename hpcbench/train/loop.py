@@ -56,6 +56,7 @@ def train(
     The state of the run, the reason if the state is not ``completed``, and the number of completed steps.
     """
     settings = trainer.run.train
+    trainer.policy.begin_step(max(taken, 1))  # for messages before the next step
     milestones = Milestones(trainer, log, hosts=hosts, taken=taken, checkpoints=checkpoints, observers=observers)
     if isinstance(trainer, ServedTrainer):
         return train_served(trainer, milestones, taken=taken, told_to_stop=told_to_stop, observers=observers)

@@ -16,7 +16,7 @@ _MESSAGES = {"fp32": np.dtype(np.float32), "bf16": BFLOAT16, "fp16": np.dtype(np
 
 
 def message_dtypes(train: Train) -> dict[str, np.dtype[Any] | None]:
-    """Return the dtype to which messages of each content type are rounded; None for no rounding."""
+    """Return the dtype to which messages of each content type are rounded, or None for no rounding."""
     exact = train.sum_format
     return {content: None if name == exact else _MESSAGES[name] for content, name in train.message_formats.items()}
 

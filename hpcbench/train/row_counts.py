@@ -26,7 +26,7 @@ class RowCounts:
     Attributes
     ----------
     switch : Switch or None
-        Measured switch point; None without a measurement.
+        Measured switch point, or None without a measurement.
     """
 
     def __init__(self, engine: DataParallel, mesh: Mesh) -> None:
@@ -35,7 +35,7 @@ class RowCounts:
 
     @property
     def _piece(self) -> Piece | None:
-        """Piece of the embedding table; None if no gradient of this rank may be sent by rows."""
+        """Piece of the embedding table, or None if no gradient of this rank may be sent by rows."""
         return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
 
     def measure(self, policy: Policy, clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """Check of a run's scheme against the placement of ranks."""
 
-from hpcbench.contract.rules import resolve_treatments
+from hpcbench.contract.rules import list_treatments
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.parallel.mesh import Mesh
@@ -17,7 +17,7 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         detected on a login node, where the placement of ranks is unknown.
     """
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # PP uses only point-to-point messages
-    for traffic, treatment in resolve_treatments(run.scheme, run.setting).items():
+    for traffic, treatment in list_treatments(run.scheme, run.setting):
         if not treatment.between_nodes:
             continue
         axis, rule = traffic[3:], f"scheme {run.scheme.name}: {run.scheme.name_rule(treatment.rule)}"

@@ -268,7 +268,7 @@ def rounds(steps: int, taken: int, *, every: Sequence[int], counted: int) -> lis
     steps, taken
         Number of steps of the run, and number of completed steps.
     every
-        Numbers of steps between evaluations and between checkpoints; 0 to disable.
+        Numbers of steps between evaluations and between checkpoints, or 0 to disable.
     counted
         First step that is included in the speed measurement.
     """

@@ -11,18 +11,18 @@ class StepResult:
     seconds: float
     lr: float
     gradient_norm: float | None
-    """Global gradient norm before clipping; None after the freeze of 1-bit Adam."""
+    """Global gradient norm before clipping, or None after the freeze of 1-bit Adam."""
     message_bytes: int
     wire_bytes: int
     skipped: bool
     loss_scale: float
-    """Loss scale of this step; 1 for dtypes other than fp16."""
+    """Loss scale of this step, or 1 for dtypes other than fp16."""
     stop: bool
     """Whether any rank was asked to stop."""
     diverged: int | None
-    """Number (from 1) of the step whose loss is not finite, if the run ends for this reason; None otherwise.
+    """Number (from 1) of the step whose loss is not finite, if the run ends for this reason, else None.
 
-    It may be an earlier step than this one if steps do not wait for all ranks.
+    It may be an earlier step if steps do not wait for all ranks.
     """
     kept_choices: int = 0
     """Number of choices that experts accepted in all layers."""

@@ -114,7 +114,7 @@ class StreamTrainer(Trainer):
         return super().evaluate()
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that persist between steps, including stashed versions."""
+        """Return the size in bytes of the tensors that persist between steps, including stashed versions."""
         return super().held_bytes() | {"device stashes": self.versions.stashed_bytes}
 
     def staleness(self) -> Staleness:

@@ -13,6 +13,7 @@ from typing import Any
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.events import ChannelTraffic
+from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Traffic as Key
 from hpcbench.parallel.exact import everyones_names, exact_sum
 from hpcbench.parallel.mesh import Mesh
@@ -34,7 +35,7 @@ class Traffic:
     mesh
         Mesh of the ranks.
     link
-        Link to host memory; None without offloading.
+        Link to host memory, or None without offloading.
 
     Attributes
     ----------
@@ -55,7 +56,7 @@ class Traffic:
 
     def forget(self) -> None:
         """Reset the counters, for example after the warm-up."""
-        self._sums: dict[Key, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._sums: dict[tuple[Key, Treatment], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._crossed = (0, 0)
         self.steps, self.seconds = 0, 0.0
 
@@ -86,7 +87,8 @@ class Traffic:
         """End one or more steps that took `seconds`. Return the message and wire bytes of this rank."""
         step: defaultdict[str, float] = defaultdict(float)
         for channel in self._policy.channels:
-            before, sums = self._before.get(channel.traffic, {}), self._sums[channel.traffic]
+            before = self._before.get(channel.traffic, {})
+            sums = self._sums[channel.traffic, channel.treatment]
             for name, value in _read(channel).items():
                 sums[name] += value - before.get(name, 0.0)
                 step[name] += value - before.get(name, 0.0)
@@ -103,7 +105,7 @@ class Traffic:
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Return the bytes copied to host memory and back, summed over all ranks; None without offloading.
+        """Return the number of bytes copied to host memory and back, summed over all ranks, or None without offloading.
 
         These copies are not messages and are never encoded.
         """
@@ -113,14 +115,21 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """Return an entry for each channel with traffic. All ranks return the same entries."""
+        """Return an entry for each channel with traffic, and for each treatment that its rules set in some step.
+
+        All ranks return the same entries.
+        """
         rows = []
         world, exact = self._mesh.world, self._policy.exact
         names = everyones_names(world, (" ".join(channel.traffic) for channel in self._policy.channels), exact)
-        channels = [self._policy.named(name) for name in names]
-        sums_here = [self._sums[channel.traffic] for channel in channels]
+        channels = [
+            (channel, treatment)
+            for channel in map(self._policy.named, names)
+            for treatment in self._policy.treatments(channel)
+        ]
+        sums_here = [self._sums[channel.traffic, treatment] for channel, treatment in channels]
         sums = exact_sum(world, [counted[name] for counted in sums_here for name in FIELDS], exact)
-        for i, channel in enumerate(channels):
+        for i, (channel, treatment) in enumerate(channels):
             values = dict(zip(FIELDS, sums[i * len(FIELDS) : (i + 1) * len(FIELDS)], strict=True))
             if not values["calls"]:
                 continue
@@ -132,11 +141,11 @@ class Traffic:
                     phase=channel.phase.value,
                     kind=channel.kind.value,
                     axis=channel.axis or None,
-                    codec=channel.codec.name,
+                    codec=treatment.codec,
                     dtype=channel.dtype.name if channel.dtype is not None else None,
-                    min_bytes=channel.min_bytes,
-                    between_nodes=channel.between_nodes,
-                    algorithm=channel.algorithm.value,
+                    min_bytes=treatment.min_bytes,
+                    between_nodes=treatment.between_nodes,
+                    algorithm=treatment.algorithm.value,
                     algorithms={
                         name: round(sums_here[i][name]) for name in channel.counters.algorithms if sums_here[i][name]
                     },
@@ -154,5 +163,5 @@ def _read(channel: Channel) -> dict[str, float]:
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Return the relative error of the sampled values in the 2-norm; None without samples."""
+    """Return the relative error of the sampled values in the 2-norm, or None without samples."""
     return math.sqrt(error_square / square) if square else None

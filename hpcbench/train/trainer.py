@@ -79,7 +79,7 @@ class Trainer:
     ) -> None:
         self.run = run
         self.corpus = corpus
-        speeds = links.load(Path(run.links)) if run.links else links.DEFAULT
+        speeds = links.load(Path(run.links)).over(run.train.transport or "mpi") if run.links else links.DEFAULT
         self.mesh = Mesh(comm, run.layout, progress, speeds, places)
         check_nodes(run, self.mesh)
         self.policy = Policy(run.scheme, message_dtypes(run.train))
@@ -147,7 +147,7 @@ class Trainer:
         return self._clock
 
     def record(self, recorder: Recorder | None) -> None:
-        """Attach a trace recorder; `None` detaches it."""
+        """Attach a trace recorder. `None` detaches the recorder."""
         self.policy.record(recorder)
         self.phases.recorder = recorder
 
@@ -158,6 +158,8 @@ class Trainer:
         values that are summed in every step.
         """
         scale = self._scale.value
+        self.policy.begin_step(step + 1)
+        self.data_parallel.follow_changes(self.policy)
         timed = self._timed(step)
         accepted = self.experts.take_kept()
         summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]
@@ -215,9 +217,13 @@ class Trainer:
     def _passes(self, step: int, batches: list[MicroBatch]) -> list[float]:
         """Run the passes of a step. On the last stage, return the mean loss of each micro-batch."""
         schedule, layout = SCHEDULES[self.run.train.schedule], self.run.layout
-        actions = schedule(self.mesh.pp.rank, layout.pp, len(batches), layout.chunks)
         begin = time.perf_counter()
-        losses = self.pipeline.run(actions, batches, loss_scale=self._scale.value, phases=self.phases)
+        losses = self.pipeline.run(
+            lambda stage: schedule(stage, layout.pp, len(batches), layout.chunks),
+            batches,
+            loss_scale=self._scale.value,
+            phases=self.phases,
+        )
         factor = self.run.train.slow_factor
         if factor > 1 and self.run.train.slow_rank == self.mesh.rank:
             clock = self.phases.clock
@@ -259,9 +265,10 @@ class Trainer:
         if self.run.train.zero == 3:  # replicas gather weights from each other, so all need the same number of passes
             passes = round(max(most for (most,) in gather(self.mesh.dp, [passes], self._exact)))
         filler = (batches or self._batches.train(0))[-1:]
-        actions = forward_only(self.mesh.pp.rank, self.mesh.pp.size, passes, self.run.layout.chunks)
+        layout, filled = self.run.layout, [*batches, *filler * (passes - len(batches))]
         with torch.no_grad():
-            losses = self.pipeline.run(actions, [*batches, *filler * (passes - len(batches))])[: len(batches)]
+            losses = self.pipeline.run(lambda stage: forward_only(stage, layout.pp, passes, layout.chunks), filled)
+        del losses[len(batches) :]
         total, tokens = 0.0, 0
         if self.mesh.last_stage and self.mesh.tp.rank == 0:
             sizes = [batch.targets.numel() for batch in batches]
@@ -271,11 +278,11 @@ class Trainer:
         return total / count, round(count)
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the bytes of the tensors that persist between steps, by location and purpose."""
+        """Return the size in bytes of the tensors that persist between steps, by location and purpose."""
         return self.data_parallel.held_bytes()
 
     def staleness(self) -> Staleness | None:
-        """Return the staleness of the gradients (a collective call); None if it is always zero."""
+        """Return the staleness of the gradients (a collective call), or None if it is always zero."""
         return None
 
     def state(self) -> dict[str, Any]:
@@ -294,6 +301,7 @@ class Trainer:
             "optimizer": self.data_parallel.optimizer(),
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
+            "factors": self.data_parallel.factors(),
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
@@ -318,6 +326,7 @@ class Trainer:
         self.data_parallel.load_weights(state["parameters"])
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
+        self.data_parallel.load_factors(state["factors"])
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]

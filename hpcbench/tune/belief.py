@@ -1,22 +1,22 @@
 """Posterior beliefs about codec combinations, from predictions and completed rounds.
 
-The predicted time and loss of each codec in each dimension are uncertain. Samples are drawn and weighted by the
-likelihood of the measured rounds, so a run of one combination also provides information about other combinations with
-the same codecs (Gordon, Salmond and Smith, IEE Proceedings F 140, 1993: importance weights). The common effect of a
-round on its runs is integrated out. The scatter of runs is integrated out with an inverse gamma prior.
+The predicted time and loss of each codec in each dimension are uncertain. Their posterior is sampled, so a run of one
+combination also provides information about other combinations with the same codecs. The common effect of a round on its
+runs is integrated out. The scatter of runs is integrated out with an inverse gamma prior.
 
-The probabilities depend on the predictions and only select the next runs. The intervals of `Standings` do not depend on
-predictions.
+The probabilities depend on the predictions. They select the next runs and the choice. The intervals of `Standings`,
+which decide whether a choice is confirmed, do not depend on predictions.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpcbench.tune.choose import Combination, Options
+from hpcbench.tune.sampler import sample_posterior
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Uncertainty:
 
 
 class Belief:
-    """Weighted samples of the time and loss of each combination.
+    """Samples of the time and loss of each combination.
 
     Parameters
     ----------
@@ -63,70 +63,117 @@ class Belief:
         baseline: str,
         budget: float,
         uncertainty: Uncertainty | None = None,
-        draws: int = 2000,
+        draws: int = 800,
     ) -> None:
         self.names = [baseline, *(name for name in combinations if name != baseline)]
         self._order = {name: i for i, name in enumerate(self.names)}
         self._prior = uncertainty or Uncertainty()
         self.budget = budget
-        draw = np.random.default_rng(1)
-        seconds, losses = np.zeros((draws, len(self.names))), np.zeros((draws, len(self.names)))
-        for dimension, choices in options.items():
-            for choice in choices:
-                uses = [name for name, each in combinations.items() if each.codecs.get(dimension) == choice.codec]
-                columns = [self._order[name] for name in uses if name != baseline]
-                time = choice.seconds * (1 + self._prior.time * draw.standard_normal((draws, 1)))
-                loss = choice.loss * np.exp(self._prior.loss * draw.standard_t(3, (draws, 1)).clip(-8, 8))
-                seconds[:, columns] += time
-                losses[:, columns] += loss
-        self._log_times: Array = np.log(np.maximum(1 + seconds, 0.02))
-        self._losses: Array = losses
-        self._times_weight = self._losses_weight = np.full(draws, 1 / draws)
+        choices = [(dimension, each) for dimension, every in options.items() for each in every]
+        self._seconds = np.array([each.seconds for _, each in choices])
+        self._loss = np.array([each.loss for _, each in choices])
+        self._uses = np.zeros((len(choices), len(self.names)))
+        for i, (dimension, each) in enumerate(choices):
+            for name, combination in combinations.items():
+                if name != baseline and combination.codecs.get(dimension) == each.codec:
+                    self._uses[i, self._order[name]] = 1.0
+        random = np.random.default_rng(1)
+        self._time_draws: Array = random.standard_normal((draws, len(choices)))
+        self._loss_draws: Array = random.standard_t(3, (draws, len(choices)))
+        self.update((), ())
 
     def update(self, times: Sequence[Mapping[str, float]], losses: Sequence[Mapping[str, float]]) -> None:
-        """Weight the samples by measured rounds of log times and of losses relative to the baseline's mean loss."""
-        self._times_weight = self._weigh(times, self._log_times, self._prior.time_scatter)
-        self._losses_weight = self._weigh(losses, self._losses, self._prior.loss_scatter)
+        """Sample the posterior given measured rounds of log times and of losses relative to the baseline's mean."""
+        time, loss, prior = self._time_draws.copy(), self._loss_draws.copy(), self._prior
+        rounds = _Rounds(times, self._order)
+        active = (self._uses[:, rounds.columns].sum(axis=1) > 0) & (self._seconds != 0)
+        if active.any():
+            uses = self._uses[np.ix_(active, rounds.columns)]
+            seconds = self._seconds[active]
+            time[:, active] = sample_posterior(
+                time[:, active],
+                lambda draws: -0.5 * (draws**2).sum(axis=1),
+                lambda draws: rounds.log_likelihood(
+                    _to_log_time((seconds * (1 + prior.time * draws)) @ uses), prior.time_scatter, prior.weight
+                ),
+                seed=2,
+            )
+        rounds_of_loss = _Rounds(losses, self._order)
+        active = (self._uses[:, rounds_of_loss.columns].sum(axis=1) > 0) & (self._loss != 0)
+        if active.any():
+            uses_of_loss = self._uses[np.ix_(active, rounds_of_loss.columns)]
+            loss_of_choice = self._loss[active]
+            loss[:, active] = sample_posterior(
+                loss[:, active],
+                lambda draws: -2 * np.log1p(draws**2 / 3).sum(axis=1),
+                lambda draws: rounds_of_loss.log_likelihood(
+                    (loss_of_choice * np.exp(prior.loss * np.clip(draws, -8.0, 8.0))) @ uses_of_loss,
+                    prior.loss_scatter,
+                    prior.weight,
+                ),
+                seed=3,
+            )
+        self._log_times: Array = _to_log_time((self._seconds * (1 + prior.time * time)) @ self._uses)
+        self._losses: Array = (self._loss * np.exp(prior.loss * np.clip(loss, -8.0, 8.0))) @ self._uses
 
-    def _weigh(self, rounds: Sequence[Mapping[str, float]], samples: Array, scatter: float) -> Array:
-        squares, freedom = np.zeros(len(samples)), 0
+    def _is_within(self) -> NDArray[np.bool_]:
+        within: NDArray[np.bool_] = np.less_equal(self._losses, np.full(1, self.budget))
+        return within
+
+    def probability_best(self, tolerance: float, excluded: Collection[str] = ()) -> dict[str, float]:
+        """Return the probability that each scheme is within the budget and at most slightly slower than the fastest.
+
+        Parameters
+        ----------
+        tolerance
+            Negligible difference in speed.
+        excluded
+            Schemes that left the race.
+        """
+        return dict(zip(self.names, map(float, self._find_best(tolerance, excluded).mean(axis=0)), strict=True))
+
+    def list_contenders(self, count: int, tolerance: float, excluded: Collection[str] = ()) -> list[str]:
+        """Return schemes that together contain one of the best with the largest probability, the likeliest first."""
+        best = self._find_best(tolerance, excluded)
+        contenders = list[str]()
+        while len(contenders) < count and best.any():
+            place = int(best.mean(axis=0).argmax())
+            contenders.append(self.names[place])
+            best = best[~best[:, place]]
+        return contenders
+
+    def _find_best(self, tolerance: float, excluded: Collection[str]) -> NDArray[np.bool_]:
+        allowed = self._is_within()
+        allowed[:, [self._order[name] for name in excluded if name in self._order]] = False
+        times = np.where(allowed, self._log_times, np.inf)
+        return np.asarray(times <= times.min(axis=1, keepdims=True) + math.log1p(tolerance)) & allowed
+
+
+class _Rounds:
+    """Measured values of some rounds, as arrays."""
+
+    def __init__(self, rounds: Sequence[Mapping[str, float]], order: Mapping[str, int]) -> None:
+        values, self.columns, blocks = list[float](), list[int](), list[int]()
         for each in rounds:
-            values = {name: value for name, value in each.items() if name in self._order}
-            if len(values) < 2:
-                continue
-            residuals = np.array(list(values.values())) - samples[:, [self._order[name] for name in values]]
-            residuals -= residuals.mean(axis=1, keepdims=True)
-            squares += (residuals**2).sum(axis=1)
-            freedom += len(values) - 1
-        shape = self._prior.weight
-        log_weights = -(shape + freedom / 2) * np.log(shape * scatter**2 + squares / 2)
-        weights = np.exp(log_weights - log_weights.max())
-        return np.asarray(weights / weights.sum())
+            measured = {name: value for name, value in each.items() if name in order}
+            if len(measured) > 1:
+                values += measured.values()
+                self.columns += [order[name] for name in measured]
+                blocks.append(len(measured))
+        self._values = np.array(values)
+        self._center = np.eye(len(values))
+        start = 0
+        for size in blocks:
+            self._center[start : start + size, start : start + size] -= 1 / size
+            start += size
+        self._freedom = len(values) - len(blocks)
 
-    def expected_log_times(self) -> dict[str, float]:
-        """Return the expected log time of each scheme relative to the baseline."""
-        return dict(zip(self.names, map(float, self._times_weight @ self._log_times), strict=True))
+    def log_likelihood(self, expected: Array, scatter: float, weight: float) -> Array:
+        """Return the log likelihood of each row of expected values."""
+        residuals = (self._values - expected) @ self._center
+        squares = (residuals**2).sum(axis=1)
+        return np.asarray(-(weight + self._freedom / 2) * np.log(weight * scatter**2 + squares / 2))
 
-    def probability_within(self) -> dict[str, float]:
-        """Return the probability that each scheme stays within the loss budget."""
-        within = self._losses_weight @ (self._losses <= self.budget)
-        return dict(zip(self.names, map(float, within), strict=True))
 
-    def choose(self, probability: float, among: Callable[[str], bool] = lambda name: True) -> str:
-        """Return the fastest scheme that stays within the budget with at least this probability; else the baseline."""
-        times, within = self.expected_log_times(), self.probability_within()
-        allowed = [name for name in self.names if within[name] >= probability and among(name)]
-        return min(allowed, key=lambda name: times[name], default=self.names[0])
-
-    def assurance(self, scheme: str, tolerance: float, excluded: Collection[str] = ()) -> float:
-        """Return the probability that no other scheme within the budget is faster by more than the tolerance."""
-        open_names = [name for name in self.names if name not in excluded]
-        columns = [self._order[name] for name in open_names]
-        rng = np.random.default_rng(2)
-        count = 400
-        times: Array = self._log_times[rng.choice(len(self._log_times), count, p=self._times_weight)]
-        losses: Array = self._losses[rng.choice(len(self._losses), count, p=self._losses_weight)]
-        allowed: Array = np.where(losses[:, columns] <= self.budget, times[:, columns], np.inf)
-        mine: Array = times[:, self._order[scheme]]
-        fastest: Array = allowed.min(axis=1)
-        return float(np.mean(mine <= fastest + math.log1p(tolerance)))
+def _to_log_time(change: Array) -> Array:
+    return np.asarray(np.log(np.maximum(1 + change, 0.02)))

@@ -16,7 +16,7 @@ class Option:
     seconds: float
     """Predicted change in step time, as a fraction of the baseline's step time."""
     loss: float
-    """Predicted loss increase, as a fraction of the baseline's loss; 0 for lossless codecs."""
+    """Predicted loss increase, as a fraction of the baseline's loss, or 0 for lossless codecs."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def list_undominated(options: Options, layers: int = 1) -> list[Combination]:
 
 
 def choose_within(combinations: Sequence[Combination], budget: float) -> Combination | None:
-    """Return the fastest combination with a predicted loss within the budget; None if none qualifies."""
+    """Return the fastest combination with a predicted loss within the budget, or None if none qualifies."""
     return min(
         (each for each in combinations if each.loss <= budget), key=lambda each: (each.seconds, each.loss), default=None
     )

@@ -19,8 +19,9 @@ from hpcbench.present.results import resolve_format
 from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.schema import ProgramStudy, SchemeEntry
-from hpcbench.tune.candidates import CONTROLS, DIMENSIONS, choose_run, is_lossless, make_scheme
-from hpcbench.tune.prune import SearchPlan, plan_program, plan_study
+from hpcbench.tune.candidates import CONTROLS, DIMENSIONS, choose_run, make_scheme
+from hpcbench.tune.programs import SCHEME, diagnose_traces, list_names, plan_program
+from hpcbench.tune.prune import SearchPlan, plan_study
 from hpcbench.tune.results import Tuned, write_scheme
 from hpcbench.tune.rounds import RoundResult, list_sets, run_round
 from hpcbench.tune.search import SearchLimits, search
@@ -37,6 +38,7 @@ class TuneOptions:
     node_hours: float | None = None
     site: str | None = None
     measured: Path | None = None
+    traces: Path | None = None
     out: Path | None = None
     sets: Sequence[str] = ()
     dry_run: bool = False
@@ -70,18 +72,20 @@ def tune(study: Path, options: TuneOptions) -> int:
         The study, the site or an option is wrong, or the directory belongs to another search.
     """
     budget = parse_budget(options.loss_budget)
-    loaded = load_study(study, list(options.sets))
+    loaded = _add_candidates(load_study(study, list(options.sets)), study, options.sets)
     name = options.site or loaded.study.site
     if name is None:
         raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
     site, document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
     runs = expand(loaded, site.capacity, offer(site))
     run = choose_run(runs, loaded)
-    plan = make_plan(runs, run, site, study.parent, options.measured, budget)
+    plan = make_plan(runs, run, site, study.parent, options, budget)
     schemes = {each: entry for each in plan.combinations if (entry := _define(each, plan)) is not None}
     rules = RaceRules(loaded.study.baseline.scheme, budget, lossless=plan.lossless)
     limits = SearchLimits(options.max_runs, options.node_hours if options.node_hours is not None else float("inf"))
     texts = [__version__, loaded.document.text.hex(), list(options.sets), document.text.hex(), budget]
+    if options.traces is not None:
+        texts.append([[name, each.seconds] for name, each in plan.combinations.items()])
     digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     directory = (options.out or Path(site.work or ".") / "results" / f"{loaded.study.study}-tune").absolute()
     if options.dry_run:
@@ -112,31 +116,40 @@ def tune(study: Path, options: TuneOptions) -> int:
 
 
 def make_plan(
-    runs: Sequence[ExpandedRun], run: ExpandedRun, site: Site, base: Path, measured: Path | None, budget: float
+    runs: Sequence[ExpandedRun], run: ExpandedRun, site: Site, base: Path, options: TuneOptions, budget: float
 ) -> SearchPlan:
     """Return the candidates of a study: combinations of codecs, or the schemes of a program's study.
 
     Raises
     ------
     UserError
-        The program's study does not contain a scheme to compare.
+        The traces cannot be used, or the study is not of a program but traces are given.
     """
-    if not isinstance(run.study, ProgramStudy):
-        return plan_study(run, site, base, measured=measured, budget=budget)
-    schemes = {each.scheme_name: each.scheme for each in runs}
-    if len(schemes) < 2:
-        raise UserError(
-            f"{run.where(('scheme',))}: matrix.scheme: names no candidate: list schemes, such as naive-bf16 and "
-            "naive-int8; `hpcbench schemes` lists those of other systems"
-        )
-    lossless = [name for name, scheme in schemes.items() if is_lossless(SchemeEntry(**scheme.model_dump()))]
-    return plan_program(list(schemes), run.study.baseline.scheme, lossless)
+    if isinstance(run.study, ProgramStudy):
+        traces = options.traces
+        diagnosis = None if traces is None else diagnose_traces(traces, run.study.program)
+        schemes = {each.scheme_name: each.scheme for each in runs}
+        return plan_program(schemes, run.study.baseline.scheme, diagnosis, budget)
+    if options.traces is not None:
+        raise UserError("--traces: is for studies with program:, because hpcbench predicts its own runs: leave it out")
+    return plan_study(run, site, base, measured=options.measured, budget=budget)
+
+
+def _add_candidates(loaded: Loaded, path: Path, sets: Sequence[str]) -> Loaded:
+    """Return a program's study with all candidates in its matrix; another study as it is."""
+    study = loaded.study
+    if not isinstance(study, ProgramStudy):
+        return loaded
+    named = (study.matrix.model_extra or {}).get("scheme", [study.scheme])
+    base = study.baseline.scheme
+    names = list_names(study.program, [str(name) for name in named], list(study.schemes), base)
+    return load_study(path, [*sets, f"matrix.scheme={json.dumps([base, *names])}"])
 
 
 def _define(name: str, plan: SearchPlan) -> SchemeEntry | None:
-    """Return a combination's scheme; None for a preset or a scheme of the study."""
+    """Return a combination's scheme, or None for a preset or a scheme of the study."""
     codecs = plan.combinations[name].codecs
-    if name in CONTROLS or "scheme" in codecs:
+    if name in CONTROLS or SCHEME in codecs:
         return None
     return make_scheme({dimension: codec for dimension, codec in codecs.items() if dimension in DIMENSIONS})
 

@@ -24,13 +24,13 @@ class Difference:
     variance: float
     """Estimated variance of one run."""
     freedom: int
-    """Degrees of freedom of `variance`; 0 if it cannot be estimated."""
+    """Degrees of freedom of `variance`, or 0 if it cannot be estimated."""
     rounds: int
     """Number of rounds with both schemes."""
 
     @property
     def error(self) -> float:
-        """Standard error of the estimate; infinite if the variance cannot be estimated."""
+        """Standard error of the estimate, infinite if the variance cannot be estimated."""
         return math.sqrt(self.factor * self.variance) if self.freedom else math.inf
 
     def sequence(self, level: float) -> Interval:
@@ -81,7 +81,7 @@ class Effects:
         return list(self._names)
 
     def difference(self, scheme: str, other: str | None = None) -> Difference | None:
-        """Return the difference between two schemes' effects; None without a common round."""
+        """Return the difference between two schemes' effects, or None without a common round."""
         weights = np.zeros(len(self._names))
         for name, sign in ((scheme, 1.0), (other or self._reference, -1.0)):
             if name in self._names:

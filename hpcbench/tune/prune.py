@@ -21,11 +21,11 @@ from hpcbench.tune.candidates import (
 from hpcbench.tune.choose import Combination, Option, list_undominated, sum_options
 from hpcbench.tune.losses import estimate_loss
 
-NOTABLE = 0.03
-"""Minimum gain that justifies the runs of a search."""
+NOTABLE = 0.02
+"""Minimum gain that justifies the runs of a search: a smaller difference is negligible in the race, too."""
 ALGORITHM = "algorithm"
 """Dimension name that represents a switch from the MPI library's algorithms to hpcbench's."""
-LAYERS = 3
+LAYERS = 30
 """Number of combinations kept at each predicted loss."""
 
 
@@ -50,7 +50,7 @@ class SearchPlan:
     controls: Sequence[str]
     lossless: frozenset[str]
     best_gain: float | None
-    """Largest predicted gain over the baseline; None if nothing was predicted."""
+    """Largest predicted gain over the baseline, or None if nothing was predicted."""
     notes: Sequence[str]
 
     @property
@@ -143,13 +143,3 @@ def _list_notes(run: ExpandedRun, fabric: Fabric) -> list[str]:
     if basis is not InputBasis.ASSUMED:
         return []
     return [f"{fabric.describe(between=between)} is assumed: `hpcbench bench network` measures it"]
-
-
-def plan_program(schemes: Sequence[str], baseline: str, lossless: Sequence[str]) -> SearchPlan:
-    """Return the candidates of a program's study, which are the individual schemes, without predictions."""
-    names = [name for name in schemes if name != baseline]
-    # Without a prediction, gains and losses are equally likely. Candidates keep the study's order.
-    options = {"scheme": [Option("none", 0.0, 0.0), *(Option(name, -0.1, 0.001) for name in names)]}
-    combinations = {name: Combination({"scheme": name}, -0.1, 0.001) for name in names}
-    note = "nothing is predicted for programs: `hpcbench diagnose` shows what compression could gain at most"
-    return SearchPlan(options, combinations, (), [], frozenset(lossless), None, [note])

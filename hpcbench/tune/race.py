@@ -5,11 +5,14 @@ interrupted search resumes with the same decisions:
 
 1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
    significantly slower than a scheme whose loss is significantly within the budget.
-2. The race continues with the schemes that predictions and rounds favor. It ends when one scheme is probably the best
-   within the tolerance, or when the remaining runs are needed for confirmation. It ends early if no scheme is faster
-   than the baseline.
+2. The race continues with the schemes that together contain the best with the largest probability. It ends when one
+   scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. It ends
+   early if no scheme is faster than the baseline.
 3. The best scheme is confirmed against the baseline with fresh seeds. If it leaves the race, the next scheme is
    confirmed.
+
+A round of several schemes costs one run of the baseline, so a few large rounds measure more schemes than many small
+ones. The choice is the scheme that is most probably within the budget and at most slightly slower than the fastest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +23,9 @@ from hpcbench.tune.belief import Belief
 from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 Phase = Literal["race", "confirm"]
-PROBABLE = 0.6
-"""Minimum probability of staying within the loss budget for a scheme to be chosen."""
-SHARES = (0.6, 0.4, 0.15)
-"""Probabilities of staying within the budget. The first round includes a scheme for each, from safe to risky."""
-
-RIVALS = 1
+FIRST = 3
+"""Number of contenders in the first round."""
+RIVALS = 3
 """Maximum number of schemes in later rounds of the race."""
 
 
@@ -75,14 +75,16 @@ def decide(
     """
     base = rules.baseline
     if not rounds:
-        favored = [belief.choose(share) for share in SHARES]
-        schemes = list(dict.fromkeys(name for name in (favored[0], *controls, *favored[1:]) if name != base))
+        favored = belief.list_contenders(FIRST, rules.tolerance)
+        schemes = list(dict.fromkeys(name for name in (*favored[:1], *controls, *favored[1:]) if name != base))
         if runs_left < 2 or not schemes:
             return SchemeChoice(base, "too few runs are allowed for a race", confirmed=False)
         return NextRound("race", (base, *schemes[: runs_left - 1]))
     standings = Standings(belief.names[1:], [each.outcomes for each in rounds], rules)
     belief.update(standings.times, standings.losses)
-    measured = {base, *(name for each in rounds for name in each.outcomes)} - standings.unfit
+    measured = {base, *(name for each in rounds for name in each.outcomes)} - set(standings.out)
+    if not standings.times:
+        return SchemeChoice(base, f"{base} did not complete, so that nothing can be compared", confirmed=False)
     if _is_futile(standings, len(rounds), rules):
         return SchemeChoice(base, f"no scheme is faster than {base}", confirmed=False)
     further = _race_on(belief, standings, measured, rules, runs_left)
@@ -100,16 +102,16 @@ def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
 
 
 def _race_on(belief: Belief, standings: Standings, measured: set[str], rules: RaceRules, runs_left: int) -> list[str]:
-    """Return the schemes for another round, without the baseline; empty if the race is over."""
+    """Return the schemes for another round, without the baseline. Empty if the race is over."""
     affordable = runs_left - 2 * rules.confirm_rounds
     if affordable < 2:
         return []
-    out, base = standings.unfit, rules.baseline
-    leader = belief.choose(PROBABLE, lambda name: name not in out)
-    if leader in measured and leader != base and belief.assurance(leader, rules.tolerance, out) >= 1 - rules.level:
+    best = belief.probability_best(rules.tolerance, standings.out)
+    leader = max(best, key=lambda name: best[name])
+    if leader in measured and leader != rules.baseline and best[leader] >= 1 - rules.level:
         return []
-    favored = [leader, *(belief.choose(share, lambda name: name not in out) for share in SHARES[1:])]
-    return list(dict.fromkeys(name for name in favored if name != base))[: min(affordable - 1, RIVALS)]
+    contenders = belief.list_contenders(RIVALS + 1, rules.tolerance, standings.out)
+    return [name for name in contenders if name != rules.baseline][: min(affordable - 1, RIVALS)]
 
 
 def _confirm(
@@ -121,12 +123,10 @@ def _confirm(
     runs_left: int,
 ) -> NextRound | SchemeChoice:
     base = rules.baseline
-    leader = belief.choose(PROBABLE, measured.__contains__)
+    best = belief.probability_best(rules.tolerance, standings.out)
+    leader = max((name for name in belief.names if name in measured), key=lambda name: best[name])
     if leader == base:
-        bolder = belief.choose(SHARES[1], measured.__contains__)
-        if bolder == base or runs_left < 2:
-            return SchemeChoice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
-        return NextRound("confirm", (base, bolder))
+        return SchemeChoice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
     fresh = standings.fresh_gain(
         leader, [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
     )

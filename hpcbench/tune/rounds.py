@@ -46,7 +46,7 @@ def list_sets(
     schemes
         Definitions of schemes that are not in the study.
     seed_key
-        Key of the seed in the study; None for a program without a seed.
+        Key of the seed in the study, or None for a program without a seed.
     seed
         Seed of the round.
     sets

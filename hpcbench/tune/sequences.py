@@ -3,10 +3,10 @@
 An interval for a fixed number of repeats misses the mean too often if the user checks it after each repeat and stops
 once it is narrow. A confidence sequence covers the mean at every look with the given probability.
 
-The mixture of t statistics is that of Lindon, Ham, Tingley and Bojinov ("Anytime-valid linear models and regression
-adjusted causal inference", arXiv 2210.08589) with one coefficient of interest. With an estimate of variance
-``factor * sigma**2``, a residual variance of f degrees of freedom, and effects that are a priori normal with variance
-``SPREAD * sigma**2``, the ratio of the likelihoods of "effect" and "no effect" is
+The mixture of t statistics follows Lindon, Ham, Tingley and Bojinov ("Anytime-valid linear models and regression
+adjusted causal inference", arXiv 2210.08589) with one coefficient of interest. With an estimate of variance ``factor *
+sigma**2``, a residual variance of f degrees of freedom, and effects that are a priori normal with variance ``SPREAD *
+sigma**2``, the ratio of the likelihoods of "effect" and "no effect" is
 
     r**-0.5 * ((1 + t**2 / f) / (1 + t**2 / (f * r)))**((f + 1) / 2),    r = 1 + SPREAD / factor.
 
@@ -32,7 +32,7 @@ def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: fl
     freedom
         Degrees of freedom of the residual variance.
     spread
-        Variance of effects divided by that of one run.
+        Variance of effects divided by the variance of one run.
     """
     r = 1 + spread / factor
     square = t * t / freedom
@@ -42,7 +42,7 @@ def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: fl
 def find_critical_t(level: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
     """Return the t statistic at which the likelihood ratio reaches ``1 / level``, or infinity.
 
-    Parameters are those of `compute_likelihood_ratio`; `level` is the probability that the two-sided sequence errs.
+    See `compute_likelihood_ratio` for the parameters. `level` is the error probability of the two-sided sequence.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, not {level}")

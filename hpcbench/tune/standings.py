@@ -12,9 +12,9 @@ class RunOutcome:
     """Result of one run."""
 
     seconds: float | None
-    """Seconds per step, or another time per unit of work; None if the run failed."""
+    """Seconds per step, or another time per unit of work, or None if the run failed."""
     loss: float | None
-    """Loss at the end; None if the run failed, NaN or infinite if it diverged."""
+    """Loss at the end, or None if the run failed, NaN or infinite if it diverged."""
 
     @property
     def is_complete(self) -> bool:
@@ -45,7 +45,7 @@ class Standing:
 
     scheme: str
     gain: Difference | None
-    """Log of baseline time divided by scheme time; None without a common round."""
+    """Log of baseline time divided by scheme time, or None without a common round."""
     loss: Difference | None
     """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool
@@ -58,11 +58,6 @@ class Standing:
         if self.lossless or self.loss is None:
             return False
         return (self.loss.sequence(2 * self.rules.level).low or 0.0) > self.rules.loss_budget
-
-    @property
-    def is_loss_estimate_within(self) -> bool:
-        """Whether the loss estimate is within the budget."""
-        return self.lossless or (self.loss is not None and self.loss.estimate <= self.rules.loss_budget)
 
     @property
     def is_loss_within(self) -> bool:
@@ -94,8 +89,6 @@ class Standings:
         Standing of each scheme that has run.
     out : dict
         Reason why each scheme left the race.
-    unfit : set
-        Schemes that left, and those whose loss is over the budget so far.
     """
 
     def __init__(self, candidates: Sequence[str], rounds: Sequence[Mapping[str, RunOutcome]], rules: RaceRules) -> None:
@@ -107,7 +100,11 @@ class Standings:
         self.times = [{name: math.log(out.seconds or 1.0) for name, out in each.items()} for each in complete]
         self.losses = [
             # A lossless scheme's loss equals the baseline's and would bias the scatter estimate toward zero.
-            {name: (out.loss or 0.0) / scale for name, out in each.items() if name not in rules.lossless}
+            {
+                name: (out.loss or 0.0) / scale
+                for name, out in each.items()
+                if name == base or name not in rules.lossless
+            }
             for each in complete
         ]
         self._time, self._loss = Effects(self.times, base), Effects(self.losses, base)
@@ -126,8 +123,6 @@ class Standings:
             if name in ran
         }
         self.out = self._list_out(rules)
-        over = {name for name, each in self.standings.items() if not each.is_loss_estimate_within}
-        self.unfit = {*self.out, *over}
 
     def _list_out(self, rules: RaceRules) -> dict[str, str]:
         out = {}
@@ -154,7 +149,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds; None without such rounds.
+        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None without such rounds.
 
         Parameters
         ----------

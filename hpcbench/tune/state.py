@@ -22,7 +22,7 @@ class RoundRecord:
     phase: Phase
     schemes: list[str]
     outcomes: dict[str, RunOutcome] | None = None
-    """Outcomes keyed by scheme; None until the jobs have ended."""
+    """Outcomes keyed by scheme, or None until the jobs have ended."""
     node_hours: float = 0.0
 
 
@@ -60,7 +60,7 @@ class SearchState:
 
 
 def load_state(directory: Path, digest: str) -> SearchState:
-    """Read the state of a search; create a new state if the directory does not contain one.
+    """Read the state of a search, or create a new state if the directory does not contain one.
 
     Raises
     ------

@@ -26,7 +26,7 @@ HB_FN byte_bits load_bits(const byte *p) {
 }
 HB_FN void store_bits(byte *p, byte_bits x) { __builtin_memcpy(p, &x, sizeof x); }
 
-// the highest bit of every byte
+// the highest bit of each byte
 HB_FN byte_bits top_bits(bytes x) {
 #if defined(__AVX2__)
   return (byte_bits)_mm256_movemask_epi8((__m256i)x);

@@ -19,7 +19,7 @@
 
 #define HB_EVERY_FAMILY(X) \
   X(zfp) X(mpc) X(xpk) X(fp16) X(bf16) X(fp8_e4m3) X(fp8_e5m2) X(int8) X(int4) X(sign) X(topk) X(threshold) \
-  X(rowsparse) X(2of4) X(grouped)
+  X(rowsparse) X(2of4) X(grouped) X(mx) X(nvfp4)
 #define X(family) extern "C" const hb_ops HB_NAME(hb_ops_##family);
 HB_EVERY_FAMILY(X)
 #undef X

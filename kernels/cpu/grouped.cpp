@@ -1,59 +1,10 @@
 // Integers of 4, 3 or 2 bits with two-level scales.
+#include "blocks.h"
 #include "bytes.h"
 #include "tiles.h"
 
 namespace {
 #include "../hb_group.h"
-
-HB_FN hb_v load(const float *x) { return lanes::load((const hb_u32 *)x); }
-HB_FN void store(float *x, lanes::F f) { lanes::store((hb_u32 *)x, lanes::as_bits(f)); }
-
-// ------------------------------------------------------------------------------------------------ maxima
-// Lanes without bit S get the maximum of lanes l and l ^ S of a; other lanes get the same maximum of b.
-template <int S, class L = lanes> HB_FN hb_v join(hb_v a, hb_v b) {
-  auto other = (lanes::index() & (hb_u32)S) != 0u;
-  hb_v own = other ? b : a, far = other ? a : b;
-  return L::max(own, L::template swap<S>(far));
-}
-// the largest magnitudes of N blocks, one a lane if N is the number of lanes
-template <int N> HB_FN hb_v block_tops(const float *x, uint64_t block) {
-  if constexpr (N == 1) {
-    hb_v m = load(x) & HB_MAGNITUDE;
-    for (uint64_t i = HB_LANES; i < block; i += HB_LANES) m = lanes::max(m, load(x + i) & HB_MAGNITUDE);
-    return m;
-  } else {
-    hb_v a = block_tops<N / 2>(x, block), b = block_tops<N / 2>(x + N / 2 * block, block);
-    return join<N / 2>(a, b);
-  }
-}
-
-// ------------------------------------------------------------------------------------------------ packing
-HB_FN void pack4(const byte *wide, byte *to) {
-  for (uint64_t i = 0; i < TILE / 2; i++) {
-    uint16_t two;
-    __builtin_memcpy(&two, wide + 2 * i, 2);
-    to[i] = (byte)((two & 15) | (two >> 4 & 0xf0));
-  }
-}
-HB_FN void unpack4(const byte *from, byte *wide) {
-  for (uint64_t i = 0; i < TILE / 2; i++) {
-    wide[2 * i] = (byte)((signed char)(from[i] << 4) >> 4);
-    wide[2 * i + 1] = (byte)((signed char)from[i] >> 4);
-  }
-}
-HB_FN void pack2(const byte *wide, byte *to) {
-  for (uint64_t i = 0; i < TILE / 4; i++) {
-    uint32_t four;
-    __builtin_memcpy(&four, wide + 4 * i, 4);
-    to[i] = (byte)((four & 3) | (four >> 6 & 12) | (four >> 12 & 48) | (four >> 18 & 192));
-  }
-}
-HB_FN void unpack2(const byte *from, byte *wide) {  // without a sign
-  for (uint64_t i = 0; i < TILE / 4; i++) {
-    uint32_t one = from[i], four = (one & 3) | (one & 12) << 6 | (one & 48) << 12 | (one & 192) << 18;
-    __builtin_memcpy(wide + 4 * i, &four, 4);
-  }
-}
 
 // ------------------------------------------------------------------------------------------------ codec
 template <int BITS, bool UNEVEN> struct grouped_tile {
@@ -61,7 +12,7 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
   static constexpr uint64_t MOST = TILE / 16;  // blocks
   const uint64_t block, blocks = HB_GROUP / block;  // of a group
 
-  // A group of fewer blocks than there are lanes is followed by what the next one overwrites.
+  // If a group has fewer blocks than there are lanes, the excess values are overwritten by the next group.
   void encode(const float *x, byte *const *to, bool stochastic, noise_source noise) const {
     alignas(64) byte wide[TILE];
     alignas(64) hb_u32 tops[MOST + HB_LANES] = {}, words[TILE / 2];
@@ -118,7 +69,7 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
     alignas(64) float units[MOST + HB_LANES];
     byte scales[MOST + HB_LANES] = {};
     __builtin_memcpy(scales, from[3], TILE / block);
-    if (BITS == 4) unpack4(from[0], wide);
+    if (BITS == 4) unpack4_signed(from[0], wide);
     else unpack2(from[0], wide);
     if (BITS == 3)  // the high bit is the sign
       for (uint64_t i = 0; i < TILE; i += BYTES)

@@ -24,7 +24,9 @@ class rotation {
       case 5: blocks<5, INVERSE>(x, whole, out); break;
       case 6: blocks<6, INVERSE>(x, whole, out); break;
       case 7: blocks<7, INVERSE>(x, whole, out); break;
-      default: blocks<8, INVERSE>(x, whole, out);
+      case 8: blocks<8, INVERSE>(x, whole, out); break;
+      case 9: blocks<9, INVERSE>(x, whole, out); break;
+      default: blocks<10, INVERSE>(x, whole, out);
     }
     if (x != out) __builtin_memcpy(out + whole, x + whole, 4 * (n - whole));
   }
@@ -33,7 +35,7 @@ class rotation {
   int log_;
   alignas(64) hb_u32 flips_[TILE];
 
-  // one step within each vector: lanes with bit S become the difference of lane l ^ S and their own
+  // one step within each vector: lane l with bit S becomes the difference of lanes l ^ S and l
   template <int S, int V, class L = lanes> static HB_FN void steps(typename L::F *v) {
     if constexpr (S < HB_LANES) {
       const hb_v minus = (L::index() & (hb_u32)S) != 0u ? L::index() * 0u + 0x80000000u : L::index() * 0u;

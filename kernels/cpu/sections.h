@@ -1,11 +1,13 @@
-// Conversion between records and sparse messages (see hb_sparse.h for the format). The choice of sent records is a
-// class with
-//   mark(first, m, marks)             puts which of m records from `first` on; called for each chunk in order
-// The records to send, and the decoded ones, are classes with
-//   bytes()                           of a record on the wire
-//   send(first, places, count, to)    records of the chunk that begins at `first` to the wire, up to TILE at a time
-//   take(first, places, count, from)  the reverse
-//   add, clear(first, m)              if not to add: makes zeros of m records
+// Conversion between records and sparse messages (see hb_sparse.h for the format). A class with this method chooses the
+// records to send:
+//   mark(first, m, marks)             marks which of the m records starting at `first` are sent; called for each chunk
+//                                     in order
+// Classes with these methods read the records to send and write the decoded records:
+//   bytes()                           size of a record on the wire
+//   send(first, places, count, to)    writes records of the chunk that begins at `first` to the wire, up to TILE at a
+//                                     time
+//   take(first, places, count, from)  reads records from the wire, up to TILE at a time
+//   add, clear(first, m)              unless `add` is set, `clear` first sets m records to zero
 #pragma once
 #include <string.h>
 
@@ -56,7 +58,7 @@ struct place_list {
   alignas(64) hb_u32 at[TILE + HB_LANES];
 };
 
-// Writes the index of further records, the first of which has number `rank`. The index is zero before.
+// Adds further records to the index, starting with number `rank`. The index must be initialized with zeros.
 HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *places, hb_u32 count) {
   if (s.form == HB_FORM_PLACES) {
     hb_u16 narrow[TILE];

@@ -13,7 +13,7 @@ namespace {
 struct source {
   uint32_t type;
   const byte *x;
-  // calls f(place, values there as float32, how many) for up to TILE values of first..end-1 at a time
+  // calls f(position, values as float32, number of values) for up to TILE values of first..end-1 at a time
   template <class F> void tiles(uint64_t first, uint64_t end, F f) const {
     alignas(64) float buffer[TILE];
     for (uint64_t at = first; at < end; at += TILE) {
@@ -23,7 +23,7 @@ struct source {
       f(at, load_values(type, x + size_of(type) * at, n, buffer), n);
     }
   }
-  // calls f(place, 32 values there as bits of float32); zeros are put behind the last
+  // calls f(position, bits of 32 float32 values); the last group is padded with zeros
   template <class F> void words(uint64_t first, uint64_t end, F f) const {
     tiles(first, end, [&](uint64_t at, const float *v, uint64_t n) {
       uint64_t i = 0;
@@ -36,8 +36,7 @@ struct source {
   }
 };
 
-// Copies the magnitudes in the range `low` to `low + span`. `to` has space for n values and a
-// vector, and may equal `from`.
+// Copies the magnitudes from `low` to `low + span`. `to` has space for n values plus a vector, and may equal `from`.
 HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, hb_u32 *to) {
   hb_u32 *next = to;
   uint64_t i = 0;
@@ -51,8 +50,8 @@ HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, h
   }
   return (uint64_t)(next - to);
 }
-// Counts a digit of magnitudes, from `base` on. Values below a rising floor cannot be among the k largest and are not
-// counted.
+// Counts a digit of the magnitudes, starting from `base`. Values below a rising floor cannot be among the k largest and
+// are not counted.
 struct digit {
   hb_u32 base, shift, width;
   uint64_t k, counted = 0, bin[HB_DIGIT_BINS] = {};
@@ -62,7 +61,7 @@ struct digit {
   uint64_t narrow_to_floor(const hb_u32 *v, uint64_t n, hb_u32 *to) const {
     return narrow(v, n, base + (floor << shift), width - (floor << shift) - 1, to);
   }
-  // Writes those of up to TILE values that may be the k-th largest to `to`. Returns their number.
+  // Writes to `to` those of up to TILE values that may be the k-th largest value. Returns their number.
   uint64_t count(const hb_u32 *v, uint64_t n, hb_u32 *to) {
     const uint64_t left = narrow_to_floor(v, n, to);
     for (uint64_t i = 0; i < left; i++) bin[(to[i] - base) >> shift]++;
@@ -98,7 +97,7 @@ struct candidates {
       n += d.count(values + at, all - at < TILE ? all - at : TILE, values + n);
   }
 };
-// Finds the smallest sent magnitude digit by digit.
+// Determines the smallest sent magnitude digit by digit.
 hb_cut select(const source &s, uint64_t n, uint64_t k) {
   if (!k) return {HB_MAGNITUDE, 0};
   candidates left;

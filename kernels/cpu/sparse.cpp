@@ -4,7 +4,7 @@
 
 namespace {
 // ------------------------------------------------------------------------------------------------ what is sent
-// which of 32 values pass a test, a bit each
+// one bit for each of 32 values: whether the value passes a test
 template <class TEST> HB_FN hb_u32 which(const hb_u32 *v, TEST test) {
   hb_u32 word = 0;
   for (int i = 0; i < 32; i += HB_LANES) word |= lanes::bits(test(lanes::load(v + i) & HB_MAGNITUDE)) << i;
@@ -46,7 +46,7 @@ struct not_zero {  // rows of so many bytes
 };
 
 // ------------------------------------------------------------------------------------------------ records
-// N bytes from or to each of some places
+// N bytes from or to each of several positions
 template <int N> HB_FN void gather(const byte *from, const hb_u32 *places, uint64_t count, byte *to) {
   for (uint64_t i = 0; i < count; i++) memcpy(to + N * i, from + N * (uint64_t)places[i], N);
 }

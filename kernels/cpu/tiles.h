@@ -1,19 +1,19 @@
 // Operations of a fixed-size codec, built from functions for a tile of 1024 float32. The codec is a class C:
 //   C(param, type)                    must not throw; the parameter is valid
-//   PLANES                            its wire is so many planes, one behind the other
-//   bytes(plane, n)                   of n values; linear in whole tiles
-//   encode(x, n, planes, noise)       x: TILE floats, of which those from n on are 0; planes: where its parts go
-//   decode(planes, out)               TILE floats
-// Planes begin at multiples of 4 bytes; gaps are zeros. A short last tile is processed in buffers.
+//   PLANES                            number of planes on the wire, one after another
+//   bytes(plane, n)                   size of a plane for n values; linear in the number of whole tiles
+//   encode(x, n, planes, noise)       x: TILE floats, which are 0 from index n on; planes: where to write each part
+//   decode(planes, out)               writes TILE floats
+// Planes begin at multiples of 4 bytes, with zeros in between. A short last tile is processed in buffers.
 #pragma once
 #include "rotate.h"
 #include "values.h"
 
 namespace {
-// Random words of a tile: those of its first value, whose number is a multiple of TILE, and of the following ones.
+// Random words for the values of a tile. The number of its first value is a multiple of TILE.
 struct noise_source {
   uint64_t seed, first;
-  // of all words of the tile, whose counters share their upper half
+  // key for all words of the tile, because their counters share the upper half
   hb_key key() const { return hb_key_of(seed, (hb_u32)(first >> 32)); }
   HB_FN hb_v at(const hb_key &key, uint64_t i) const {
     return hb_random(lanes::index() + (hb_u32)(first + i), key);
@@ -21,7 +21,7 @@ struct noise_source {
 };
 
 template <class C> struct tiled {
-  static constexpr uint64_t PLANE_BYTES = 4 * TILE + 64;  // the most that a tile makes of a plane
+  static constexpr uint64_t PLANE_BYTES = 4 * TILE + 64;  // maximum bytes of a plane for one tile
 
   static uint64_t start(const C &c, int plane, uint64_t n) {
     uint64_t at = 0;

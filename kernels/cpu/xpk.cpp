@@ -15,8 +15,8 @@ struct level {
   const hb_u32 width, base, start;
   uint64_t size(uint64_t n) const { return width * plane_bytes(n); }
 
-  // Writes the codes of the bytes as planes, and the remainders to `rest`; returns their number. Writes beyond the
-  // bytes.
+  // Writes the codes of the bytes as planes, and the remainders to `rest`. Returns the number of remainders. May write
+  // beyond the end of the bytes.
   uint64_t encode(byte *from, uint64_t n, byte *planes, byte *rest) const {
     switch (width) {
       case 1: return encode<1>(from, n, planes, rest);
@@ -103,12 +103,12 @@ HB_FN hb_v load_values_of(const hb_u16 *x) { return lanes::load16((const byte *)
 HB_FN void store_values_of(hb_u32 *x, hb_v v) { lanes::store(x, v); }
 HB_FN void store_values_of(hb_u16 *x, hb_v v) { lanes::store16((byte *)x, v); }
 
-// Chunks of values of the type T, E bits of which are their exponent.
+// Chunks of values of type T with E exponent bits.
 template <class T, int E> struct packer {
   static constexpr int W = 8 * sizeof(T), PLANES = (W - E) % 8;  // bits beyond whole bytes
   static constexpr uint64_t VALUES = CHUNK / sizeof(T);
 
-  // the parts of the noise
+  // parts of the noise (signs and mantissas)
   static uint64_t low_bytes(uint64_t n) { return W == 32 ? padded(2 * n) : 0; }
   static uint64_t noise_bytes(uint64_t n) { return low_bytes(n) + padded(n) + PLANES * plane_bytes(n); }
 

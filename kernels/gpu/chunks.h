@@ -1,16 +1,16 @@
 // Kernels of a lossless codec, built from functions for a chunk in a warp's registers. Each warp of a block encodes one
 // chunk. The codec is a class C for one type:
 //   C(param)
-//   encode(me, v, used)          of `used` bytes followed by zeros, to me.stage; returns the number of 4-byte words. If
-//                                they are too many, the stage is ignored
-//   decode(me, words, used, v)   of `words` words in me.stage followed by zeros; false if they are not a chunk
+//   encode(me, v, used)          encodes `used` bytes, followed by zeros, to me.stage; returns the number of 4-byte
+//                                words. If there are too many, the stage is ignored
+//   decode(me, words, used, v)   decodes `words` words in me.stage, followed by zeros; false if they are not a chunk
 // The container is the same as in the CPU front end (kernels/cpu/chunks.h).
 #pragma once
 #include "order.h"
 #include "words.h"
 
 #define HB_RAW 0xffffu
-#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // words: a chunk and what a codec notes about it
+#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // in words: a chunk and additional information of a codec
 
 // Lengths of chunks, followed by the chunks.
 struct hb_container {
@@ -44,7 +44,7 @@ template <class C, int T> struct hb_chunked {
       return piece < pieces;
     }
     HB_FN hb_u32 raw() const { return (used + 3u) / 4u; }
-    // Returns where this warp's chunk of the given number of words begins, after those of other warps and blocks;
+    // Returns the start of this warp's chunk of the given number of words, after those of other warps and blocks;
     // `end`: end of the block's chunks.
     HB_FN hb_u64 place(volatile hb_u64 *told, hb_u32 words, hb_u64 &end) const {
       __shared__ hb_u32 sizes[HB_WARPS];

@@ -1,6 +1,6 @@
 // Conversion of values to and from the type in which they are sent, compiled on demand for each pair:
-//   HB_TYPE   of the values, HB_F32 or HB_F64
-//   HB_OUT    in which they travel, HB_F16, HB_BF16 or HB_F32
+//   HB_TYPE   type of the values: HB_F32 or HB_F64
+//   HB_OUT    type in which they are sent: HB_F16, HB_BF16 or HB_F32
 // The kernels run in any number of blocks of HB_THREADS threads. Pointers need no alignment.
 #include "../hb_names.h"
 

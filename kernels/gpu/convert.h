@@ -11,7 +11,7 @@ HB_FN float hb_lacking(float kept, float value, float sent) {
   return (hb_lane<hb_u32>::as_bits(lack) & HB_MAGNITUDE) < HB_INFINITY ? kept + lack : kept;
 }
 
-// float32 that is sent as O
+// float32 values that are sent as O
 template <int T, int O> struct hb_travel {
   static_assert(T == HB_F32, "values are float32 or float64");
   static constexpr int R = 2;
@@ -54,7 +54,8 @@ template <int T, int O> struct hb_travel {
   }
 };
 
-// Returns the bits of a float32 that rounds to a shorter type as the float64 does: a remainder sets the last bit.
+// Returns the bits of a float32 that rounds to a shorter type like the float64. If there is a remainder, the last bit
+// is set.
 HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
   const hb_u32 sign = (hb_u32)(bits >> 32) & ~HB_MAGNITUDE;
   const hb_u32 exponent = (hb_u32)(bits >> 52) & 2047u;
@@ -67,7 +68,7 @@ HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
 HB_FN double hb_as_double(hb_u64 bits) { return __hiloint2double((int)(bits >> 32), (int)bits); }
 HB_FN hb_u64 hb_as_bits(double x) { return (hb_u64)(hb_u32)__double2hiint(x) << 32 | (hb_u32)__double2loint(x); }
 
-// float64 that is sent as O: one value per thread
+// float64 values that are sent as O, one value per thread
 template <int O> struct hb_travel<HB_F64, O> {
   static HB_FN hb_u32 narrow(hb_u64 bits) {
     typedef hb_lane<hb_u32> L;
@@ -107,7 +108,8 @@ template <int O> struct hb_travel<HB_F64, O> {
   }
 };
 
-// Values of type O with a residual: their rounded sum is sent, and the residual keeps the difference.
+// Values of type O with a residual. The rounded sum of value and residual is sent, and the residual stores the
+// difference.
 template <int O> HB_FN void hb_sum_and_lack(const void *x, hb_u64 n, void *to, float *residual) {
   constexpr int R = 2;
   const hb_values<O, R> values(x), sent(to);

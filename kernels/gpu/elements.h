@@ -2,7 +2,7 @@
 #pragma once
 #include "words.h"
 
-// Bits of a value with this number of bytes.
+// Unsigned integer type with this number of bytes.
 template <int SIZE> HB_FN hb_u64 hb_load_raw(const hb_byte *p) {
   if constexpr (SIZE == 8) return hb_load_word(p) | (hb_u64)hb_load_word(p + 4) << 32;
   else if constexpr (SIZE == 4) return hb_load_word(p);
@@ -30,7 +30,7 @@ template <int T> HB_FN hb_u64 hb_narrow_raw(float value) {
   hb_type<T>::template narrow<hb_size_of(T) == 4 ? 1 : 2>(f, &w);
   return w;
 }
-// Stores a value of type T in place of the value of type O at p, or adds it.
+// Overwrites the value of type O at p with a value of type T, or adds the value to it.
 template <int T, int O, bool ADD> HB_FN void hb_put_raw(hb_byte *p, hb_u64 raw) {
   if constexpr (T == O && !ADD) {
     hb_store_raw<hb_size_of(T)>(p, raw);
@@ -68,7 +68,7 @@ HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   }
   return before + sum - x;
 }
-// Returns whether this block is the last of the grid to arrive. The last block sees the writes of all other blocks.
+// Returns whether this is the last block of the grid to arrive. The last block sees the writes of all other blocks.
 HB_FN bool hb_last_block(hb_u64 *arrived) {
   __shared__ bool last;
   __threadfence();

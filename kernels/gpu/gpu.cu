@@ -1,7 +1,7 @@
 // GPU front end of the codecs, compiled on demand for each family, parameter and type:
 //   HB_CODEC, HB_TYPE   numbers of hb_names.h
-//   HB_PARAM            the family's parameter, unsigned long long; its upper bits are of a rotation (hb_rotate.h)
-//   HB_OUT              type that is decoded to, where it is not HB_TYPE
+//   HB_PARAM            parameter of the family, unsigned long long; the upper bits specify a rotation (hb_rotate.h)
+//   HB_OUT              type of the decoded values, if it is not HB_TYPE
 // The kernels run in any number of blocks of HB_THREADS threads, without contraction of multiplication and addition.
 // Pointers need no alignment. Results of fixed-size families are bitwise identical to the CPU front end.
 #include "../hb_names.h"
@@ -10,6 +10,7 @@
 #define HB_OUT HB_TYPE
 #endif
 
+#include "block_float.h"
 #include "cast.h"
 #include "grouped.h"
 #include "pick.h"
@@ -28,11 +29,14 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_INT8, P, T> { typedef hb_quant_
 template <hb_u64 P, int T> struct hb_codec_of<HB_INT4, P, T> { typedef hb_quant_codec<7, P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_SIGN, P, T> { typedef hb_sign_codec<(hb_u32)P> type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_GROUPED, P, T> { typedef hb_grouped_codec<P> type; };
+template <hb_u64 P, int T> struct hb_codec_of<HB_MX, P, T> { typedef hb_mx_codec<P> type; };
+template <hb_u64 P, int T> struct hb_codec_of<HB_NVFP4, P, T> { typedef hb_nvfp4_codec type; };
 template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_codec<T> type; };
-typedef hb_tiled<hb_codec_of<HB_CODEC, (HB_PARAM & HB_CODEC_PARAM), HB_TYPE>::type, HB_TYPE, HB_PARAM> hb_front;
+typedef hb_codec_of<HB_CODEC, (HB_PARAM & HB_CODEC_PARAM), HB_TYPE>::type hb_plain;
+typedef hb_tiled<hb_wide_codec<hb_plain, HB_ROTATION(HB_PARAM)>::type, HB_TYPE, HB_PARAM> hb_front;
 
 // Number of blocks that a multiprocessor must hold at once; with long tiles each thread has more loads in flight.
-constexpr unsigned hb_resident = hb_front::R > 4 ? 2 : 4;
+constexpr unsigned hb_resident = HB_ROTATION(HB_PARAM) > 9 ? 1 : hb_front::R > (HB_ROTATION(HB_PARAM) ? 2 : 4) ? 2 : 4;
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, hb_resident)
 
 // residual: null, or n float32, as for hb_ops

@@ -105,7 +105,7 @@ template <hb_u64 PARAM> struct hb_grouped_codec {
   }
 
  private:
-  // the N bits from bit `from` on of four codes
+  // N bits of each of four codes, starting from bit `from`
   template <hb_u32 N> static HB_FN hb_u32 join(const hb_u32 *k, int from) {
     const hb_u32 mask = (1u << N) - 1u;
     hb_u32 all = 0;

@@ -6,7 +6,7 @@
 #define HB_MARK_WORDS (HB_SPARSE_CHUNK / 32)
 #define HB_GROUPED_WORDS 256  // more bits than the grouped form has where it is the shortest
 
-// The sent records of a chunk, one bit each, and the number before each word; in shared memory.
+// The sent records of a chunk in shared memory: one bit per record, and the number of sent records before each word.
 struct hb_marks {
   hb_u32 *bits, *ranks;
   hb_u32 m, words;
@@ -32,7 +32,7 @@ struct hb_marks {
   }
 };
 
-// Positions of the sent records, in the form of their section.
+// Positions of the sent records, stored in the form of the section.
 HB_FN void hb_put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s, hb_byte *to) {
   __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
   const hb_u32 words = (hb_u32)(s.low - s.index) / 4u;
@@ -61,7 +61,7 @@ HB_FN void hb_put_index(const hb_marks &marks, hb_u32 sent, const hb_section &s,
   if (threadIdx.x < s.end - end) to[end + threadIdx.x] = 0;
 }
 
-// Marks the records of a chunk; returns false to all threads if its index is invalid.
+// Marks the records of a chunk. Returns false in all threads if the index of the chunk is invalid.
 HB_FN bool hb_get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, const hb_marks &marks) {
   __shared__ hb_u32 grouped[HB_GROUPED_WORDS];
   __shared__ hb_u32 faults;
@@ -91,7 +91,7 @@ HB_FN bool hb_get_index(const hb_byte *from, hb_u32 sent, const hb_section &s, c
       const hb_u32 rank = bits.rank(bit);
       if (rank >= sent) break;
       const hb_u32 low = from[s.low + rank], place = hb_grouped_place(rank, bit, low);
-      // Of neighbors in a group, the earlier one is lower.
+      // Within a group, earlier records have lower positions.
       bad |= place >= marks.m || (bit && bits.has(bit - 1u) && from[s.low + rank - 1u] >= low);
       if (place < marks.m) atomicOr(&marks.bits[place / 32u], 1u << (place & 31u));
     }

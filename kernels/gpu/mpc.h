@@ -97,9 +97,9 @@ template <int T> struct hb_mpc_codec {
   }
 
  private:
-  // Rows of a chunk in the stage, after the bitmap. A row never begins before its encoded words.
+  // The rows of a chunk, stored in the stage after the bitmap. A row never begins before its encoded words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
-  // The word of a lane in a row; for 16-bit values, those at positions lane (low half) and 32 + lane.
+  // The word of a lane in a row. For 16-bit values, it contains the values at positions lane (low half) and 32 + lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {
     if (!HALVES) return rows.stage[32u * r + rows.lane];
     const hb_u16 *halves = (const hb_u16 *)(rows.stage + 32u * r);

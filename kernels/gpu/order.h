@@ -29,7 +29,7 @@ HB_FN hb_u64 hb_draw(hb_state *state) {
   return drawn;
 }
 
-// Returns the total size of all previous pieces, and publishes the size of this piece. Called by one warp. told: one
+// Returns the total size of all previous pieces, and publishes the size of this piece. Called by one warp. `told`: one
 // word per piece, initially 0.
 HB_FN hb_u64 hb_place(volatile hb_u64 *told, hb_u64 piece, hb_u64 size, hb_u32 lane) {
   if (lane == 0) told[piece] = piece ? HB_TOLD_SIZE | size : HB_TOLD_ALL | size;

@@ -54,6 +54,6 @@ template <int T> struct hb_pick_codec {
   }
 
  private:
-  // of the complete groups
+  // of the complete groups only
   static HB_FN auto bytes(const tile &t) { return t.template bytes<4 * SIZE, PIECE>(); }
 };

@@ -3,7 +3,7 @@
 #include "../hb_rotate.h"
 #include "warp.h"
 
-// K: logarithm of the number of values that turn together, 0 for none
+// K: logarithm of the number of values that are rotated together; 0 for no rotation
 template <int K, bool SIGNS, bool INVERSE, class TILE> HB_FN void hb_rotate(const TILE &t, float (*v)[4]) {
   if constexpr (K > 0) {
     typedef hb_lane<hb_u32> L;

@@ -1,12 +1,12 @@
 // Kernels of a fixed-size codec, built from functions for a tile in a warp's registers. A thread holds
 // 4 consecutive values of each round of 128. The codec is a class C for one parameter and one type:
-//   ROUNDS                     of a tile
-//   code                       what a thread holds of a coded tile
-//   C(wire, n, encodes, decodes)   where its planes begin; what it will be used for
-//   encode(tile, v)            a code of the tile's values, of which those from tile.count on are 0
-//   decode(tile, code, v)      its values
-//   load(tile), store(tile, code)  a code from the wire and to it
-// Codes stay in registers, so encoders with a residual and the fused kernel access memory only once.
+//   ROUNDS                     number of rounds in a tile
+//   code                       a thread's part of an encoded tile
+//   C(wire, n, encodes, decodes)   computes the start of the planes, and prepares encoding or decoding
+//   encode(tile, v)            encodes the values of the tile; values from tile.count on are 0
+//   decode(tile, code, v)      decodes the values
+//   load(tile), store(tile, code)  read a code from the wire or write it to the wire
+// Codes remain in registers, so encoders with a residual and the fused kernel access memory only once.
 #pragma once
 #include "rotate.h"
 #include "values.h"
@@ -27,7 +27,7 @@ template <int R> struct hb_tile {
       return all > before ? (all - before < 16u * BITS ? all - before : 16u * BITS) : 0u;
     };
   }
-  // index in the tile of the thread's first value of a round
+  // index in the tile of the thread's first value in a round
   HB_FN hb_u32 place(int round) const { return 128u * round + 4u * me.lane; }
 };
 
@@ -84,7 +84,54 @@ template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work)
   }
 }
 
-// ROTATION: the parameter, whose upper bits say how values are rotated before they are coded
+// A codec whose tiles are TIMES tiles of C, for rotations of more values than a tile of C has.
+template <class C, int TIMES> struct hb_joined_codec {
+  static constexpr int ROUNDS = C::ROUNDS * TIMES;
+  typedef hb_tile<ROUNDS> tile;
+  typedef hb_tile<C::ROUNDS> part;
+  struct code {
+    typename C::code of[TIMES];
+  };
+  C codec;
+  HB_FN hb_joined_codec(const hb_byte *wire, hb_u64 n, bool encodes, bool decodes) : codec(wire, n, encodes, decodes) {}
+
+  HB_FN code encode(const tile &t, const float (*v)[4]) const {
+    code c;
+#pragma unroll
+    for (int k = 0; k < TIMES; k++) c.of[k] = codec.encode(part_of(t, k), v + C::ROUNDS * k);
+    return c;
+  }
+  HB_FN void decode(const tile &t, const code &c, float (*v)[4]) const {
+#pragma unroll
+    for (int k = 0; k < TIMES; k++) codec.decode(part_of(t, k), c.of[k], v + C::ROUNDS * k);
+  }
+  HB_FN code load(const tile &t) const {
+    code c = {};
+#pragma unroll
+    for (int k = 0; k < TIMES; k++)
+      if (part_of(t, k).count) c.of[k] = codec.load(part_of(t, k));
+    return c;
+  }
+  HB_FN void store(const tile &t, const code &c) const {
+#pragma unroll
+    for (int k = 0; k < TIMES; k++)
+      if (part_of(t, k).count) codec.store(part_of(t, k), c.of[k]);
+  }
+
+ private:
+  static HB_FN part part_of(const tile &t, int k) {
+    const hb_u32 before = part::VALUES * k, left = t.count > before ? t.count - before : 0u;
+    const hb_u32 count = left < part::VALUES ? left : part::VALUES;
+    return {t.me, t.seed, t.first + before, count, count == part::VALUES};
+  }
+};
+// C, or C with tiles of at least 2^K values
+template <class C, int K, bool SHORT = (128 * C::ROUNDS < 1 << K)> struct hb_wide_codec { typedef C type; };
+template <class C, int K> struct hb_wide_codec<C, K, true> {
+  typedef hb_joined_codec<C, (1 << K) / (128 * C::ROUNDS)> type;
+};
+
+// ROTATION: the parameter; its upper bits specify how values are rotated before encoding
 template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
   static constexpr int R = C::ROUNDS;
   typedef hb_tile<R> tile;

@@ -26,7 +26,7 @@ template <hb_u32 (*TO)(hb_u32), hb_u32 (*FROM)(hb_u32)> struct hb_short {
 template <> struct hb_type<HB_F16> : hb_short<hb_to_small<hb_half, hb_u32>, hb_from_small<hb_half, hb_u32>> {};
 template <> struct hb_type<HB_BF16> : hb_short<hb_to_bfloat<hb_u32>, hb_from_bfloat<hb_u32>> {};
 
-// Value stored in a residual. An overflow must not stay in the residual.
+// Value to store in a residual. An overflow must not remain in the residual.
 HB_FN float hb_finite_or_0(float lack) {
   return (hb_lane<hb_u32>::as_bits(lack) & HB_MAGNITUDE) < HB_INFINITY ? lack : 0.0f;
 }

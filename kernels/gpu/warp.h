@@ -15,7 +15,7 @@ struct hb_warp {
   hb_u32 *stage;  // HB_STAGE words, this warp's own
 };
 
-// Tells the compiler that all lanes hold the same value. Otherwise it duplicates shuffles in branches.
+// Informs the compiler that all lanes hold the same value. Otherwise it would duplicate shuffles in branches.
 HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
 
 // Returns the maximum of each group of G neighboring threads to the whole group.
@@ -40,15 +40,15 @@ HB_FN hb_u32 hb_warp_sum(hb_u32 x) {
   return x;
 #endif
 }
-// Sums by halves, starting with l and l + G / 2. All threads of a group add the same pairs, so their results are
-// bitwise identical.
+// Sums by repeated halving, starting with lanes l and l + G / 2. All threads of a group add the same pairs, so their
+// results are bitwise identical.
 template <hb_u32 G> HB_FN float hb_group_sum(float x) {
 #pragma unroll
   for (hb_u32 half = G / 2; half; half /= 2) x = x + __shfl_xor_sync(HB_EVERY, x, half);
   return x;
 }
 
-// Loads P bytes at p, a multiple of P, into the low bytes of words.
+// Loads P bytes into the low bytes of words. The address p is a multiple of P.
 template <int P> HB_FN void hb_load_piece(const hb_byte *p, hb_u32 *w) {
   if constexpr (P == 16) {
     uint4 v = *(const uint4 *)p;
@@ -146,7 +146,7 @@ HB_FN void hb_store_rows(const hb_warp &me, hb_byte *rows, bool direct, B bytes,
   }
 }
 
-// Rows of 4 bits per thread, the earlier thread's in the low half of a byte. Bytes need no alignment.
+// Rows with 4 bits per thread. Of two threads, the earlier has the low half of a byte. Bytes need no alignment.
 template <int R, class B> HB_FN void hb_load_nibbles(const hb_warp &me, const hb_byte *rows, B bytes, hb_u32 *x) {
 #pragma unroll
   for (int r = 0; r < R; r++) {

@@ -51,7 +51,7 @@ HB_FN void hb_store_chunk(const hb_warp &me, hb_byte *p, hb_u32 bytes, const hb_
   }
 }
 
-// One unaligned value of a type, as float32.
+// Returns an unaligned value of a type as float32.
 template <int T> HB_FN float hb_load_value(const hb_byte *p) {
   const hb_u32 w = hb_size_of(T) == 4 ? hb_load_word(p) : hb_load_half(p);
   float f[2];
@@ -75,7 +75,7 @@ template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   hb_type<T>::template narrow<N>(x, &a);
   return a;
 }
-// Adds two float64 whose halves are in a lane of even number and in the next one.
+// Adds two float64. The halves of each are in a lane with an even number and in the next lane.
 HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
   const bool low = !(lane & 1u);
@@ -107,7 +107,7 @@ template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb
   }
   hb_from_stage(me, v);
 }
-// Stores `count` values of type T in the stage in place of values of type O at p, or adds them.
+// Overwrites values of type O at p with `count` values of type T from the stage, or adds them.
 template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
   const hb_byte *stage = (const hb_byte *)me.stage;
 #pragma unroll 4

@@ -91,7 +91,7 @@ template <int T> struct hb_xpk_codec {
     if (words == 0 || plan.hot < 1u || plan.hot > 5u || plan.rare > 4u || plan.start > 15u || head >> 24) return false;
     const hb_u32 before = 1u + (sparse ? (all + 31u) / 32u : 0u);
     if (before > words) return false;
-    // The bitmap is like a plane of codes of one bit.
+    // The bitmap is stored like a plane of 1-bit codes.
     const hb_u32 n = sparse ? hb_xpk_level(1, 0, 0).left(me.lane, me.stage + 1, 32u * (before - 1u)) : all;
     if (n > all) return false;
     const layout at(n, before);
@@ -147,7 +147,7 @@ template <int T> struct hb_xpk_codec {
   }
 
  private:
-  // For each value of a word.
+  // Repeats an operation for each value of a word.
   static HB_FN hb_u32 turn(hb_u32 x) {
     return W == 32 ? hb_xpk_turn<32>(x) : (x << 1 & 0xfffefffeu) | (x >> 15 & 0x00010001u);
   }

@@ -4,7 +4,8 @@
 #include "../hb_xpk.h"
 #include "warp.h"
 
-// hb_xpk_choose by a warp. counts: of exponent e at HB_XPK_MARGIN + e; memory: 97 words
+// The same as hb_xpk_choose, computed by a warp. counts: the count of exponent e is at HB_XPK_MARGIN + e; memory: 97
+// words
 HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sample, hb_u32 *memory) {
   hb_u32 top = 0;
 #pragma unroll
@@ -33,8 +34,8 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   }
   const hb_u32 left = sample - (place >> 8);
   const int end = (int)(place & 255u), first = end - (1 << plan.hot) + 1;
-  // One lane for each pair of a width and a number of positions above the hot level, ordered so that the first of equal
-  // ones is chosen.
+  // One lane for each combination of a width and a number of positions above the hot level. They are ordered so that
+  // the first of equally good candidates is chosen.
   const hb_u32 k = (lane > 0u) + (lane > 2u) + (lane > 6u) + (lane > 11u);
   const int above = (int)(lane - (k == 0 ? 0u : k == 1 ? 1u : k == 2 ? 3u : k == 3 ? 7u : 12u));
   const hb_u32 key = lane < 17u ? ~(hb_xpk_rare_cost(sum, left, k, above, first, end) << 5 | lane) : 0u;
@@ -112,7 +113,7 @@ struct hb_xpk_level {
   }
 
  private:
-  // Marks the codes of a word of each plane that are all ones.
+  // Marks the codes that have only ones in a word of each plane.
   HB_FN hb_u32 ones(const hb_u32 *plane, hb_u32 stride) const {
     hb_u32 all = ~0u;
 #pragma unroll

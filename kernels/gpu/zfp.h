@@ -100,9 +100,9 @@ template <hb_u32 RATE> struct hb_zfp_codec {
   }
 
  private:
-  // Bytes of the tile's row in the stream, which ends with a word of 64 bits.
+  // Bytes of the tile's row in the stream. The row ends with a 64-bit word.
   static HB_FN hb_u32 bytes(const tile &t) { return ((t.count + 3u) / 4u * MB + 63u) / 64u * 8u; }
-  // Blocks that begin and end within words.
+  // Blocks that begin or end within words.
   static HB_FN void merge(const hb_warp &me, const hb_u32 *words) {
 #pragma unroll
     for (hb_u32 k = 0; k < WORDS; k += 32)

@@ -117,7 +117,7 @@ template <hb_u32 MB> struct hb_zfp_block {
   }
 
  private:
-  // Does the same as hb_planes, with instructions that gather bytes.
+  // The same as hb_planes, implemented with instructions that gather bytes.
   template <hb_u32 J> static HB_FN hb_u32 planes(const hb_u32 *c) {
     constexpr hb_u32 two = (3 - J) | (7 - J) << 4;
     const hb_u32 rows = __byte_perm(__byte_perm(c[3], c[2], two), __byte_perm(c[1], c[0], two), 0x5410);

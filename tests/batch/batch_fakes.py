@@ -96,7 +96,7 @@ class Fake:
         self.write_site()
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set the launcher's behavior for each scheme.
+        """Set the launcher's behavior for each scheme to one of the following.
 
         ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to), always
         stop.

@@ -21,8 +21,10 @@ OTHERS: dict[str, dict[str, Any]] = {
 def site(name: str, **changes: Any) -> Site:
     """Return a shipped site, or one of `OTHERS`, with changed fields.
 
-    Parameters ---------- changes Dotted field names with ``__`` for the dots, and their values. The launcher's kind
-    also sets the scheduler.
+    Parameters
+    ----------
+    changes
+        Dotted field names with ``__`` for the dots, and their values. The launcher's kind also sets the scheduler.
     """
     if name in OTHERS:
         data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
@@ -56,8 +58,8 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
     """Return the nodes, ranks, ranks per node, cores and GPUs per rank that a launch command contains.
 
-    The parser follows the manuals, not the code under test: short options with or without a blank, long ones with
-    a blank or an equals sign.
+    The parser follows the manuals, not the code under test: short options with or without a blank, and long options
+    with a blank or an equals sign.
     """
     program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
 

@@ -1,4 +1,4 @@
-"""Tests of repeated `submit`: interrupted submissions continue, ended runs run again, and live runs do not."""
+"""Tests of repeated `submit`: interrupted submissions continue, ended runs are restarted, and live runs are not."""
 
 import json
 import subprocess

@@ -42,7 +42,7 @@ def flux(fake: Fake, tmp_path: Path) -> Flux:
 
 
 def batch_job(root: Path, name: str, body: str, head: str = "", **more: object) -> BatchJob:
-    """Write a job script; return its job."""
+    """Write a job script, and return its job."""
     script = root / f"{name}.sh"
     script.write_text(f"#!/bin/bash\n#flux: --nodes=1 --job-name={name} {head}\n{body}\n", encoding="utf-8")
     return BatchJob(name, str(script), ["j1"], **more)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def small(tmp_path: Path, need: Callable[[str | None], None]) -> Iterator[Path]:
 
 
 def fill(small: Path) -> Path:
-    """Write a file until the file system is full; return its path."""
+    """Write a file until the file system is full, and return its path."""
     path = small / "filler"
     with path.open("ab", buffering=0) as out:
         try:

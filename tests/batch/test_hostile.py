@@ -1,4 +1,5 @@
-"""Tests of hostile text in each string of study and site. It is refused in one line, or passed on and not executed."""
+"""Tests of hostile text in each string of study and site. The text is refused in one line, or passed on and not
+executed."""
 
 import json
 import os
@@ -78,6 +79,11 @@ SITE: dict[str, Any] = {
                     "feedback": False,
                     "min_bytes": 0,
                     "between_nodes": False,
+                    "feedback_average": 0.0,
+                    "feedback_reset": 0,
+                    "low_rank": 0,
+                    "from_step": 1,
+                    "until_step": None,
                 },
             ],
             "environment": {"SCHEME_VARIABLE": "w"},
@@ -116,6 +122,7 @@ STUDY: dict[str, Any] = {
     "stop_ahead": "1m",
     "after": None,
     "requeue": 1,
+    "notify": "me@site.example",
     "model": {
         "name": "m",
         "layers": 2,
@@ -148,9 +155,18 @@ STUDY: dict[str, Any] = {
     "repeats": 1,
     "pairing": "allocation",
     "baseline": {"scheme": "baseline"},
-    "thresholds": [{"quantity": "loss", "max": 9.0, "scheme": "mine", "cell": {"model.positions": "rotary"}}],
+    "thresholds": [
+        {
+            "quantity": "loss",
+            "max": 9.0,
+            "scheme": "mine",
+            "cell": {"model.positions": "rotary"},
+            "reference": 2.0,
+            "confidence": 0.95,
+        }
+    ],
 }
-HEADS = 14
+HEADS = 16
 """Directives of the scripts, for all values of the fields."""
 SHELL = {("setup", 0), ("teardown", 0)}
 """Lines of the site file that are executed as shell code."""

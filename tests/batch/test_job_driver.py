@@ -1,4 +1,4 @@
-"""Tests of a job's driver without Python, killed, signaled early, or on a full disk."""
+"""Tests of a job's driver that lacks Python, is killed or signaled early, or runs on a full disk."""
 
 import os
 import shlex

@@ -134,6 +134,8 @@ def prepared(name: str) -> tuple[Site, list[Job]]:
     jobs = [replace(job, driver="/home/me/venv/bin/python") for job in jobs]
     if name in ("full", "slots", "flux"):
         jobs = [replace(job, requeue=2, run_limit=Duration(1200), stop_ahead=Duration(300)) for job in jobs]
+    if name in ("full", "slots"):
+        jobs = [replace(job, notify="me@site.example") for job in jobs]
     return site, jobs
 
 

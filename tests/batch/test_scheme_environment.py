@@ -1,4 +1,4 @@
-"""Tests of a scheme's variables: they reach the ranks of its runs unchanged, and no other process."""
+"""Tests of a scheme's variables: they reach the ranks of its runs unchanged, and reach no other process."""
 
 import os
 import subprocess

@@ -46,7 +46,7 @@ def test_a_dry_run_writes_all_and_starts_nothing(fake: Fake) -> None:
     assert re.fullmatch(r"fake-[0-9a-f]{6}", data.pop("name")) and len(data.pop("digest")) == 64
     assert data == {
         "schema": 1,
-        "version": "0.1.0",
+        "version": "1.0.0",
         "study": "fake",
         "site": "fake",
         "scheduler": "local",

@@ -25,7 +25,7 @@ SIZES = [1024, 4096, 16384]
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.long), 4])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
-    """Return ranks, file and output. `--ranks` starts two ranks, a launcher four."""
+    """Return the number of ranks, the file and the output. `--ranks` starts two ranks, and the launcher starts four."""
     ranks: int = request.param
     file = tmp_path_factory.mktemp("network") / "links.json"
     options = ("--max-mb", "0.02", "--repeats", "1", "--output", file)
@@ -39,7 +39,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_file_is_read_back(written: tuple[int, Path, str]) -> None:
     ranks, file, _ = written
     links = load(file)
-    assert links.ranks_per_node == (ranks,) and links.measured == ()
+    assert links.ranks_per_node == (ranks,) and links.measured == () and links.transport == "mpi"
     assert links.between == links.within, "there is one node"
     assert links.within.latency_s > 0 and links.within.bytes_per_s > 0
     assert [name for name, _ in links.codecs] == ["none", "int8:256", "zfp:8"]

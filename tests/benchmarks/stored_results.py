@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("command", "revision", "machine")
 BESIDE = "provenance.txt"
-"""File for results without their own provenance. It contains blocks of ``# files: NAME ...`` and the three lines."""
+"""File for results without their own provenance. It contains blocks of ``# files: NAME ...`` and the three provenance
+lines."""
 
 Known = Callable[[str], bool]
 
@@ -54,7 +55,12 @@ def document(path: Path) -> dict[str, str]:
 def faults(path: Path, reference: Known) -> Iterator[str]:
     """List the errors in the provenance of a stored result.
 
-    Parameters ---------- path Path of the file. known Function that returns whether a revision exists.
+    Parameters
+    ----------
+    path
+        Path of the file.
+    known
+        Function that returns whether a revision exists.
     """
     output = provenance(path)
     if missing := [key for key in KEYS if key not in output]:

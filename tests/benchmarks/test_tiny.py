@@ -46,7 +46,7 @@ def test_checksum(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_staleness(tiny: Tiny, tmp_path: Path) -> None:
-    """Synchronous and asynchronous methods, each compared with its own reference."""
+    """Synchronous and asynchronous methods are each compared with their own reference."""
     file = tmp_path / "rows.json"
     tiny("staleness.py", "--json", str(file))
     rows = {row["way"]: row for row in json.loads(file.read_text())["rows"]}
@@ -78,7 +78,7 @@ def test_half_sums(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
-    """A row for each method and for one process, and the bytes of the closed forms."""
+    """The output contains a row for each method and for one process, and bytes equal the closed forms."""
     file = tmp_path / "attention.json"
     printed = tiny("attention.py", "--json", str(file))
     n = 4 * 8 * 32 * 64
@@ -204,7 +204,7 @@ def test_tensor_projection(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_plain_calls(tiny: Tiny, tmp_path: Path) -> None:
-    """A row for each size and mode, with a ratio to plain gloo, and the time of a stack search."""
+    """The output contains a row for each size and mode, with a ratio to plain gloo, and the time of a stack search."""
     file = tmp_path / "calls.json"
     printed = tiny("plain_calls.py", "--bytes", "4", "65536", "--json", str(file))
     stored = json.loads(file.read_text())

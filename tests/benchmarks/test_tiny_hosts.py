@@ -69,7 +69,7 @@ def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path
 
 @pytest.mark.long
 def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
-    """The study's unchanged script, plain and with a codec, with its report and stored values."""
+    """The study's unchanged script runs plain and with a codec. Its report is printed, and its values are stored."""
     printed = tiny("slow_programs.py", "--json", str(tmp_path))
     (cell,) = json.loads((tmp_path / "slow-programs-ddp.json").read_text())["submissions"][0]["cells"]
     assert sorted(run["scheme"] for run in cell["runs"]) == ["baseline", "identity", "naive-int8"]

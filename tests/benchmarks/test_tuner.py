@@ -7,4 +7,4 @@ from printed import Printed
 
 def test_the_tuner_is_measured(tiny: Callable[..., Printed]) -> None:
     text = "\n".join(tiny("tuner.py").lines)
-    assert "6 landscapes" in text and "usual" in text
+    assert "Searches" in text and "usual" in text and "noisy" in text

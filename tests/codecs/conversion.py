@@ -18,7 +18,7 @@ LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 
 def codes(sent: np.dtype[np.generic]) -> Array:
-    """Return all values of a 16-bit dtype, or as many random float32 values."""
+    """Return all values of a 16-bit dtype, or the same number of random float32 values."""
     if sent == F32:
         return random_words(65_536, 5).astype(np.uint32).view(np.float32)
     return np.arange(65_536).astype(np.uint16).view(sent)

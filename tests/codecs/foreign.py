@@ -41,7 +41,7 @@ def build(processor: str, *options: str) -> Path:
 
 
 def serve(processor: str | None) -> Path:
-    """Compile the program that serves a library's functions, for a processor; None selects this machine's."""
+    """Compile the program that serves a library's functions, for a processor. None selects this machine's processor."""
     compiler = f"{PROCESSORS[processor][0]}-g++" if processor else "g++"
 
     def compile_it(target: Path) -> None:
@@ -64,7 +64,7 @@ class Foreign:
     library
         Compiled kernels.
     processor
-        Processor of `library`; None for this machine's.
+        Processor of `library`, or None for this machine's.
     """
 
     def __init__(self, library: Path, processor: str | None = None) -> None:

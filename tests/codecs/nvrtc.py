@@ -97,7 +97,7 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
     The code of a kernel is in section ``.text.NAME``, and its static shared memory is in ``.nv.shared.NAME``.
     ``.nv.info`` is a list of attributes. Each attribute has one byte for the format, one for the kind, and two for the
     size or value. Format 4 is followed by a payload. The payload of kind 0x11 is a symbol and its stack frame size in
-    bytes; that of kind 0x2f is a symbol and its number of registers.
+    bytes. The payload of kind 0x2f is a symbol and its number of registers.
     """
     headers, count, names_at = struct.unpack_from("<Q", cubin, 40)[0], *struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, headers + 64 * k) for k in range(count)]

@@ -6,6 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import reference_block_float
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -268,6 +269,8 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
     if "/" in parameter:
         block, *options = parameter.split(":")
         return group_encode(int(family[3:]), int(block.partition("/")[0]), options, x, seed)
+    if family.startswith(("mx", "nv")):
+        return planes(*reference_block_float.encode_parts(name, x))
     if family in ("int8", "int4"):
         block, _, how = parameter.partition(":")
         return quant_encode(int(family[3:]), int(block), x, seed if how else None)
@@ -285,6 +288,8 @@ def decode(name: str, wire: Bytes, n: int) -> Floats:
     if "/" in parameter:
         block, *options = parameter.split(":")
         return group_decode(int(family[3:]), int(block.partition("/")[0]), options, wire, n)
+    if family.startswith(("mx", "nv")):
+        return reference_block_float.decode(name, wire, n)
     if family in ("int8", "int4"):
         return quant_decode(int(family[3:]), int(parameter.partition(":")[0]), wire, n)
     if family == "sign":

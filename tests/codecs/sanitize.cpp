@@ -57,6 +57,7 @@ static uint64_t codec_parameter(unsigned family, size_t n) {
       return 16ull << random64() % 2 | bits << 16 | (options & 1 ? HB_STOCHASTIC : 0) |
              (options & 2 && bits > 2 ? HB_UNEVEN : 0);
     }
+    case HB_MX: return random64() % 5 | random64() % 4 << 8;
     case HB_SIGN: return block;
     case HB_TOPK: return n ? random64() % (n + 1) : 0;
     case HB_THRESHOLD: return random64() % 0x7f800000;
@@ -65,10 +66,10 @@ static uint64_t codec_parameter(unsigned family, size_t n) {
   }
 }
 
-// Adds a rotation of 16 to 256 values to one third of the codecs that support rotations.
+// Adds a rotation of 16 to 1024 values to one third of the codecs that support rotations.
 static uint64_t parameter(unsigned family, size_t n) {
-  bool turns = (family >= HB_FP8_E4M3 && family <= HB_SIGN) || family == HB_GROUPED;
-  uint64_t rotation = turns && random64() % 3 == 0 ? 4 + random64() % 5 + 16 * (random64() % 2) : 0;
+  bool turns = (family >= HB_FP8_E4M3 && family <= HB_SIGN) || family >= HB_GROUPED;
+  uint64_t rotation = turns && random64() % 3 == 0 ? 4 + random64() % 7 + 16 * (random64() % 2) : 0;
   return codec_parameter(family, n) | rotation << 40;
 }
 

@@ -15,7 +15,7 @@ from codec_data import Array, builds, encode, float_sets
 
 from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.registry import get_codec
-from hpcbench.codecs.spec import FAMILIES, ROTATED, split
+from hpcbench.codecs.spec import FAMILIES, ROTATED, ROTATIONS, split
 from hpcbench.codecs.types import BFLOAT16
 
 FILE = Path(__file__).with_name("golden.json")
@@ -30,7 +30,14 @@ OTHERS = (
     *(f"int{bits}:{block}/256" for bits in (4, 3, 2) for block in (16, 32)),
     *(f"int{bits}:{block}/256:nonuniform" for bits in (4, 3) for block in (16, 32)),
     *("int4:32/256:stochastic", "int3:16/256:nonuniform:stochastic", "int2:32/256:stochastic"),
-    *(f"{stage}{size}+int4:32/256" for stage in ("rotate", "hadamard") for size in (16, 32, 64, 128, 256)),
+    *(f"{stage}{size}+int4:32/256" for stage in ("rotate", "hadamard") for size in ROTATIONS),
+    *(
+        f"{element}{rule}"
+        for element in ("mxfp8:e4m3", "mxfp8:e5m2", "mxfp6:e2m3", "mxfp6:e3m2", "mxfp4")
+        for rule in ("", ":ceil", ":even", ":rceil")
+    ),
+    *("nvfp4", "rotate64+mxfp8:e4m3", "rotate128+mxfp6:e2m3", "hadamard32+mxfp4:rceil", "rotate16+nvfp4"),
+    *("rotate512+nvfp4", "rotate1024+sign:32", "hadamard512+int8:1024"),
     *("rotate64+int8:256", "rotate32+int4:32", "hadamard64+sign:1024", "rotate128+fp8e4m3", "rotate16+fp8e5m2"),
     *("rotate64+int3:16/256", "hadamard256+int2:16/256"),
     *(f"sign:{block}" for block in (32, 64, 128, 256, 512, 1024)),

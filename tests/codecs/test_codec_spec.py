@@ -38,8 +38,16 @@ KNOWN = [
     ),
     ("int2", "int2", "16/256", "int2:16/256", False),
     ("int2:32/256:stochastic", "int2", "32/256:stochastic", "int2:32/256:stochastic", False),
+    ("mxfp8", "mxfp8", "e4m3", "mxfp8:e4m3", False),
+    ("mxfp8:e5m2:rceil", "mxfp8", "e5m2:rceil", "mxfp8:e5m2:rceil", False),
+    ("mxfp6:e2m3:floor", "mxfp6", "e2m3", "mxfp6:e2m3", False),
+    ("mxfp4", "mxfp4", "floor", "mxfp4", False),
+    ("mxfp4:floor", "mxfp4", "floor", "mxfp4", False),
+    ("mxfp4:even", "mxfp4", "even", "mxfp4:even", False),
+    ("nvfp4", "nvfp4", "", "nvfp4", False),
+    ("rotate32+mxfp4:rceil", "mxfp4", "rceil", "rotate32+mxfp4:rceil", False),
     ("rotate64+int4", "int4", "32", "rotate64+int4:32", False),
-    ("hadamard256+int4:16/256", "int4", "16/256", "hadamard256+int4:16/256", False),
+    ("hadamard1024+int4:16/256", "int4", "16/256", "hadamard1024+int4:16/256", False),
     ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
     ("sign", "sign", "1024", "sign:1024", False),
     ("topk:0.01", "topk", "0.01", "topk:0.01", False),
@@ -57,7 +65,7 @@ def test_a_login_node_lists_the_codecs_of_a_gpu(name: str) -> None:
 
 
 def test_every_family_is_listed() -> None:
-    kernels = {"none", *library.FAMILIES} - {"grouped"} | {"int3", "int2"}
+    kernels = {"none", *library.FAMILIES} - {"grouped", "mx"} | {"int3", "int2", "mxfp8", "mxfp6", "mxfp4"}
     assert {family for _, family, *_ in KNOWN} == set(FAMILIES) == kernels
 
 
@@ -89,9 +97,13 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         *[(name, "int3:B/256") for name in ("int3:32", "int3:", "int3:16/256:", "int3:/256", "int3:stochastic")],
         *[(name, "int2:B/256") for name in ("int2:16", "int2:16/256:nonuniform")],
         ("int8:32/256", "int8:B"),
+        *[(name, "mxfp8:e4m3 and mxfp8:e5m2") for name in ("mxfp8:", "mxfp8:e2m3", "mxfp8:rceil", "mxfp8:e4m3:up")],
+        *[(name, "mxfp6:e2m3 and mxfp6:e3m2") for name in ("mxfp6:e4m3", "mxfp6:e2m3:", "mxfp6:floor")],
+        *[(name, "mxfp4:even and mxfp4:rceil") for name in ("mxfp4:", "mxfp4:e2m1", "mxfp4:up")],
+        ("nvfp4:32", "nvfp4"),
         *[
             (f"{stage}+int8", "rotateN+CODEC or hadamardN+CODEC with N a power")
-            for stage in ("rotate", "rotate8", "rotate48", "hadamard512")
+            for stage in ("rotate", "rotate8", "rotate48", "hadamard2048")
         ],
         *[
             (f"rotate64+{codec}", "rotateN+CODEC or hadamardN+CODEC with N")

@@ -33,7 +33,18 @@ def buffers(codec: Compiled, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", ["zfp:8", "int8:256", "int4:32:stochastic", "int3:16/256:stochastic", "sign:128", "fp8e4m3", "2:4"]
+    "name",
+    [
+        "zfp:8",
+        "int8:256",
+        "int4:32:stochastic",
+        "int3:16/256:stochastic",
+        "mxfp6:e3m2",
+        "nvfp4",
+        "sign:128",
+        "fp8e4m3",
+        "2:4",
+    ],
 )
 def test_codecs_of_fixed_size_return_their_length_at_once(name: str) -> None:
     codec, gpu = on(name)

@@ -39,10 +39,14 @@ sm_90.
 """
 NVRTC = Path(__file__).with_name("nvrtc.py")
 GROWTH = 1.05
-REGISTERS = {"int8:1024": 128, "sign:1024": 128, "mpc": 128, "xpk": 128}
-"""Registers per thread for tiles of 1024 values, with 2 blocks per multiprocessor.
+REGISTERS = dict.fromkeys(("int8:1024", "sign:1024", "nvfp4", "mpc", "xpk"), 128)
+REGISTERS |= {"rotate512+int4:32/256": 128, "rotate1024+int4:32/256": 255}
+"""Maximum number of registers per thread for tiles of 1024 values and of 512 rotated values, with 2 blocks per
+multiprocessor.
 
-Other kernels use 64, with 4 blocks.
+Tiles of 1024 rotated values may use 255 registers, with 1 block per multiprocessor.
+
+Other kernels may use 64 registers, with 4 blocks per multiprocessor.
 """
 SHARED = {
     "gpu.cu": 12 * 1024,
@@ -65,6 +69,12 @@ CASES: Cases = [
             "int3:16/256",
             "int2:16/256",
             "rotate256+int4:32/256",
+            "rotate512+int4:32/256",
+            "rotate1024+int4:32/256",
+            "mxfp8:e4m3",
+            "mxfp6:e2m3:even",
+            "mxfp4:rceil",
+            "nvfp4",
         )
     ),
     *((name, F32) for name in ("fp16", "bf16", "fp8e4m3", "2:4")),
@@ -84,7 +94,7 @@ CASES: Cases = [
 """Codecs, conversions by dtype, and sums."""
 SAMPLE: Cases = [
     *((name, F32) for name in ("zfp:13", "int8:1024", "int4:256", "sign:1024", "fp8e4m3", "2:4", "mpc", "xpk")),
-    ("int4:16/256:nonuniform:stochastic", F32),
+    *((name, F32) for name in ("int4:16/256:nonuniform:stochastic", "mxfp6:e2m3:even", "nvfp4")),
     *((name, F32) for name in ("topk:0.01", "threshold:0.01", "rowsparse:64", "sum")),
     ("as bfloat16", F32),
 ]

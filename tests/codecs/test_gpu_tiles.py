@@ -27,6 +27,12 @@ GROUPED = [
     *("rotate64+int8:256", "rotate128+sign:128", "hadamard64+fp8e4m3", "rotate16+fp8e5m2"),
     *("int3:32/256:nonuniform:stochastic", "int2:16/256", "int2:32/256", "int2:32/256:stochastic"),
 ]
+BLOCK_FLOATS = [
+    *("mxfp8:e4m3", "mxfp8:e5m2:even", "mxfp6:e2m3", "mxfp6:e3m2:rceil", "mxfp4", "mxfp4:ceil", "mxfp4:rceil", "nvfp4"),
+    *("rotate64+mxfp4:rceil", "hadamard16+mxfp6:e2m3", "rotate256+nvfp4", "rotate512+mxfp4", "rotate1024+nvfp4"),
+    *("rotate512+int4:32/256", "hadamard1024+int3:32/256", "rotate1024+int8:256", "rotate1024+sign:64"),
+    *("hadamard512+int4:1024", "rotate1024+fp8e4m3"),
+]
 FEW_BITS = [
     "int4:32/256",
     "rotate256+int4:16/256",
@@ -34,13 +40,13 @@ FEW_BITS = [
     "int3:32/256",
     "int2:16/256:stochastic",
 ]
-ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + GROUPED + FEW_BITS + CASTS + ["2:4"]
+ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + GROUPED + BLOCK_FLOATS + FEW_BITS + CASTS + ["2:4"]
 SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:stochastic", "sign:128", *CASTS, "2:4"]
-SOME += FEW_BITS[3:]
+SOME += [*FEW_BITS[3:], "mxfp6:e2m3", "nvfp4"]
 CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOME for kind in (F16, BFLOAT16)]
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
-OFTEN += [(name, F32, F32) for name in FEW_BITS[:3]]
+OFTEN += [(name, F32, F32) for name in (*FEW_BITS[:3], "mxfp8:e5m2:even", "mxfp4:rceil", "rotate512+int4:32/256")]
 """Codecs of `make test`: one of every kind, and one kind in 16 bits. `make test-long` adds the others."""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
 LONG = 26_003  # all tiles, and more of them than threads in the emulated launch
@@ -190,7 +196,7 @@ def test_bytes_and_values_of_the_cpu(name: str, dtype: np.dtype[Any], out: np.dt
 )
 @pytest.mark.parametrize("ones", [1, 3])
 def test_any_bytes_decode_as_on_the_cpu(rate: int, ones: int) -> None:
-    """No encoder produces these streams: random bits, and sparse ones, in which coefficients stay insignificant."""
+    """No encoder produces these streams: random bits, and sparse bits, in which coefficients stay insignificant."""
     codec, n = compiled(f"zfp:{rate}"), 8192
     bits = random_words(n * rate // 64, 11)
     for k in range(1, ones):
@@ -212,7 +218,11 @@ FAULTS = {
     "decoded padding in a sum": ("gpu/tiles.h", "t.count ? v[r][i] : 0.0f", "t.count ? v[r][i] : v[r][i]", "sign:32"),
     "a maximum of half a group": ("gpu/grouped.h", "hb_group_max<32>(top)", "hb_group_max<16>(top)", "int4:32/256"),
     "a maximum without its zeros": ("gpu/grouped.h", "? 4u : 2u", "? 2u : 2u", "int3:32/256"),
+    "a block of 16 values": ("gpu/block_float.h", "WIDE = HB_MX_BLOCK / 4", "WIDE = HB_MX_BLOCK / 8", "mxfp4"),
+    "high bits in another order": ("gpu/block_float.h", "4) << (2 * i)", "4) << (6 - 2 * i)", "mxfp6:e2m3"),
+    "a maximum of half a piece": ("gpu/block_float.h", "hb_group_max<32>(most)", "hb_group_max<16>(most)", "nvfp4"),
     "a step of a rotation": ("gpu/rotate.h", "? far - own", "? own - far", "rotate16+int8:256"),
+    "a part that is too long": ("gpu/tiles.h", "part::VALUES ? left", "part::VALUES ? 1u + left", "rotate512+sign:64"),
     "a part that is rotated": ("gpu/rotate.h", "<= t.count;", "<= t.count + 4u;", "rotate64+int4:32/256"),
     "a byte too many": ("gpu/warp.h", "i < bytes; i += 32u) to[i]", "i <= bytes; i += 32u) to[i]", "bf16"),
 }  # fmt: skip

@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
     @property
     def slices(self) -> int | None:
-        """Number of slices: several for a large vector; None with ``AUTO``, where the planner chooses."""
+        """Number of slices: several for a large vector, or None with ``AUTO``, where the planner chooses."""
         return SLICES if self.n >= max(LARGE) and self.algorithm is not Algorithm.AUTO else None
 
 
@@ -112,7 +112,7 @@ def digest(values: Array) -> str:
 
 @cache
 def foretold(case: Case, topology: Topology) -> list[Told] | None:
-    """Return every rank's expected report, bit for bit; None if the MPI library determines the summation order."""
+    """Return every rank's expected report, bit for bit, or None if the MPI library determines the summation order."""
     laid = planned(case, topology)
     if laid.algorithm is Algorithm.NATIVE or topology.ranks == 1:
         return None

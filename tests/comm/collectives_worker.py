@@ -1,4 +1,5 @@
-"""Worker that runs every operation on real ranks in groups of all sizes. Prints one JSON line per case and rank."""
+"""Worker that runs every operation on real ranks in groups of all sizes. The worker prints one JSON line per case and
+rank."""
 
 import sys
 from typing import Any

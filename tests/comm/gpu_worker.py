@@ -1,4 +1,5 @@
-"""Worker that compares every operation on device arrays with NumPy arrays. Prints differences and copied bytes."""
+"""Worker that compares every operation on device arrays with NumPy arrays. The worker prints differences and copied
+bytes."""
 
 import functools
 import json
@@ -322,7 +323,7 @@ def halves() -> None:
 class LazyNccl(Communicator):
     """Emulation of NCCL on the lazy device. Its operations run over MPI, late and in stream order.
 
-    Its collectives are those of the MPI library, so that sums are bitwise identical to the MPI path.
+    It uses the collectives of the MPI library, so that sums are bitwise identical to the MPI path.
     """
 
     def __init__(self, comm: MPI.Comm, accelerator: LazyAccelerator) -> None:

@@ -110,7 +110,7 @@ def lay_out(
 
 
 def check(planned: Plan, dtype: str = "float32", order: int | None = None, *, integers: bool = True) -> None:
-    """Carry out a plan, and check that the results of all ranks are bitwise identical.
+    """Execute a plan, and check that the results of all ranks are bitwise identical.
 
     Sums of small integers do not depend on their order, so they must be exact. For other values, the error must be
     within the codec's precision.

@@ -77,18 +77,18 @@ def simulate(
     feedback: Sequence[Feedback] | None = None,
     order: np.random.Generator | None = None,
 ) -> Outcome:
-    """Carry out a plan.
+    """Execute a plan.
 
     Parameters
     ----------
     plan
-        Plan that the MPI library does not carry out.
+        Plan that does not use the MPI library.
     values
         Values of each rank before the call, shape (n,). The simulation does not modify them.
     feedback
         Residuals of each rank.
     order
-        Order in which ranks advance; rank by rank by default.
+        Order in which ranks advance. By default, the steps are executed rank by rank.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def exchange(
     feedback: Sequence[Feedback] | None = None,
     order: np.random.Generator | None = None,
 ) -> None:
-    """Carry out the steps of every rank on the values of `outcome`, in place."""
+    """Execute the steps of every rank on the values of `outcome`, in place."""
     mail: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
     ranks = [_Rank(rank, codec, outcome, mail, feedback[rank] if feedback else None) for rank in range(len(programs))]
     under_way = {rank: ranks[rank].run(steps) for rank, steps in enumerate(programs)}

@@ -1,7 +1,6 @@
 """A strict model of NCCL and of CUDA streams for the engine's executor, with all ranks in one thread.
 
-The model is that of tests/programs/stream_model.py, for arrays that do not belong to PyTorch. Work is queued per stream
-and runs later, in an order constrained only by events and NCCL. `StreamError` names both conflicting calls if
+Streams, events and the order of accesses are those of `streams`. `StreamError` names both conflicting calls if
 
 - two streams access the same memory, one of them writes, and no event orders the accesses;
 - two operations of a communicator are enqueued on streams that no event orders;
@@ -10,20 +9,15 @@ and runs later, in an order constrained only by events and NCCL. `StreamError` n
 - the host waits for the device.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from random import Random
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from emulated_accelerator import POISON, EmulatedCallMemory, EmulatedDevice, address, seen
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "programs"))
-from stream_model import Clock, Event, Stream, StreamError, Use, find_place
+from streams import Collectives, Event, Stream, StreamError, Streams, Use, Uses, find_place
 
 from hpcbench.codecs.cuda import CudaCodec
 from hpcbench.codecs.device import Build, CallMemory, View, view_of
@@ -33,36 +27,22 @@ from hpcbench.comm.nccl import Communicator
 from hpcbench.comm.rounding import is_half, narrow, widen
 
 CALLER = 0
-ORDER = -1
-"""Address that represents the order of a communicator's operations."""
 
 
-class Model:
+class Model(Streams):
     """The streams of all ranks."""
 
-    def __init__(self) -> None:
-        self.streams: dict[str, Stream] = {}
-        self.host: Clock = {}
-        self.ran = False
+    ran = False
 
     def run(self, seed: int) -> None:
-        """Run all queued work. Seed 0 prefers the newest streams, 1 the oldest, and other seeds are random."""
-        order = Random(seed)
-        while pending := [stream for stream in self.streams.values() if stream.todo]:
-            turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
-            for stream in turns:
-                if stream.todo[0][1]():
-                    stream.todo.popleft()
-                    stream.done += 1
-                    break
-            else:
-                raise StreamError("no stream can continue: " + "; ".join(s.todo[0][0] for s in pending))
+        """Run all queued work, after which the host may wait for the device."""
+        super().run(seed)
         self.ran = True
 
 
 class StrictEvent(StreamEvent):
     def __init__(self, model: Model, stream: Stream) -> None:
-        self.model, self.event = model, Event(model, stream)  # type: ignore[arg-type]
+        self.model, self.event = model, Event(model, stream)
 
     def done(self) -> bool:
         return bool(self.event.query())
@@ -121,7 +101,8 @@ class StrictAccelerator(Accelerator):
     def __init__(self, model: Model, rank: int) -> None:
         self.model, self.rank = model, rank
         self._streams: list[Stream] = []
-        self._uses: list[Use] = []
+        self._uses = Uses()
+        self._orders = 0
         self._memory: list[np.ndarray] = []  # keeps addresses unique
         self.codecs = StrictDevice(self)
         assert self.new_stream() == CALLER
@@ -141,18 +122,18 @@ class StrictAccelerator(Accelerator):
                 low = address(x) if not isinstance(x, int) else x
                 high = low + (x.nbytes if not isinstance(x, int) else 1)
                 place = find_place(f"{what} on {queue.name}")
-                use = Use(queue.name, queue.clock[queue.name], low, high, write, place)
-                for earlier in self._uses:
-                    overlaps = earlier.low < use.high and use.low < earlier.high and (earlier.writes or write)
-                    if overlaps and earlier.count > queue.clock.get(earlier.stream, 0):
-                        raise StreamError(f"no event orders {place} behind {earlier.place}")
-                self._uses.append(use)
+                self._uses.add(Use(queue.name, queue.clock[queue.name], low, high, write, place), queue.clock)
 
     def use(self) -> None:
         pass
 
+    def new_order(self) -> int:
+        """Return an address that represents the order of a communicator's operations."""
+        self._orders += 1
+        return -self._orders
+
     def new_stream(self) -> int:
-        self._streams.append(Stream(self.model, f"stream {len(self._streams)} of rank {self.rank}"))  # type: ignore[arg-type]
+        self._streams.append(Stream(self.model, f"stream {len(self._streams)} of rank {self.rank}"))
         return len(self._streams) - 1
 
     def memory(self, nbytes: int) -> DeviceArray:
@@ -246,22 +227,18 @@ class Part:
     reached: bool = False
 
 
-@dataclass
-class World:
+class World(Collectives[Part]):
     """The operations of all ranks of a communicator."""
 
-    ranks: int
-    collectives: list[dict[int, Part]] = field(default_factory=list)
-    messages: dict[tuple[int, int], list[list[Part | None]]] = field(default_factory=lambda: defaultdict(list))
-    """Send and receive of each message, by source and target rank, in call order."""
-    done: set[int] = field(default_factory=set)
+    def __init__(self, ranks: int) -> None:
+        super().__init__(ranks)
+        self.messages: dict[tuple[int, int], list[list[Part | None]]] = defaultdict(list)
+        """Send and receive of each message, by source and target rank, in call order."""
+        self.moved: set[int] = set()
 
     def check(self) -> None:
         """Raise an error if a collective lacks a rank, or a message lacks its send or receive."""
-        for everyone in self.collectives:
-            if len(everyone) < self.ranks:
-                places = ", ".join(part.place for part in everyone.values())
-                raise StreamError(f"ranks {sorted(set(range(self.ranks)) - set(everyone))} never make {places}")
+        super().check()
         for (source, target), pairs in self.messages.items():
             for send, receive in pairs:
                 if receive is None and send is not None:
@@ -276,9 +253,9 @@ class StrictCommunicator(Communicator):
     def __init__(self, world: World, rank: int, accelerator: StrictAccelerator) -> None:
         self.rank, self.size = rank, world.ranks
         self._world, self._accelerator = world, accelerator
+        self._order = accelerator.new_order()
         self._open: list[tuple[Part, Callable[[], bool]]] | None = None
         self._stream = CALLER
-        self._collectives = 0
         self._counts: dict[tuple[int, int, int], int] = defaultdict(int)
 
     def start(self) -> None:
@@ -301,7 +278,7 @@ class StrictCommunicator(Communicator):
         stream.put(place, run)
         reads = [part.src for part, _ in parts if part.src.size]
         writes = [part.dst for part, _ in parts if part.dst.size]
-        self._accelerator.use_memory(self._stream, "NCCL", reads, [*writes, ORDER])
+        self._accelerator.use_memory(self._stream, "NCCL", reads, [*writes, self._order])
 
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
         self._message(self.rank, peer, 0, content, stream)
@@ -347,30 +324,23 @@ class StrictCommunicator(Communicator):
             send, receive = pair
             if send is None or receive is None or not (send.reached and receive.reached):
                 return False
-            if id(pair) not in self._world.done:
-                self._world.done.add(id(pair))
+            if id(pair) not in self._world.moved:
+                self._world.moved.add(id(pair))
                 np.copyto(seen(receive.dst), seen(send.src))
             return True
 
         self._add(part, moved, stream)
 
     def _collective(self, kind: tuple[Any, ...], src: DeviceArray, dst: DeviceArray, stream: int) -> None:
-        world, number = self._world, self._collectives
-        self._collectives += 1
-        if number == len(world.collectives):
-            world.collectives.append({})
-        everyone = world.collectives[number]
+        world = self._world
         part = Part(kind, src, dst, find_place(f"{kind[0]} of rank {self.rank}"))
-        for other in everyone.values():
-            if other.kind != kind:
-                raise StreamError(f"collective {number} differs between ranks: {part.place}, and {other.place}")
-        everyone[self.rank] = part
+        everyone = world.join(self.rank, part, lambda other, peer: other.kind == kind)
 
         def moved() -> bool:
-            if len(everyone) < world.ranks or not all(other.reached for other in everyone.values()):
+            if not world.can_run(everyone):
                 return False
-            if id(everyone) not in world.done:
-                world.done.add(id(everyone))
+            if id(everyone) not in world.moved:
+                world.moved.add(id(everyone))
                 carry_out(kind, [everyone[rank] for rank in range(world.ranks)])
             return True
 
@@ -388,7 +358,7 @@ class StrictCommunicator(Communicator):
 
 
 def carry_out(kind: tuple[Any, ...], parts: list[Part]) -> None:
-    """Carry out a collective for all ranks at once."""
+    """Perform a collective for all ranks at once."""
     name, sources = kind[0], [seen(part.src).copy() for part in parts]
     if name == "all-gather":
         joined = np.concatenate(sources)

@@ -142,3 +142,15 @@ def test_one_node_has_no_link_between(tmp_path: Path) -> None:
     file.write_text(json.dumps({**document, "ranks_per_node": "four"}), encoding="utf-8")
     with pytest.raises(UserError, match="measure again"):
         load(file)
+
+
+def test_times_measured_over_another_transport_are_not_used() -> None:
+    over_mpi = replace(SLOW, native=(("all-reduce", 1 << 20, 1e-6),), blocking=(("all-reduce", 1 << 20),))
+    assert over_mpi.over("mpi") is over_mpi and over_mpi.other_transport("mpi") is None
+    assert chosen(1 << 20, over_mpi).algorithm is Algorithm.NATIVE
+    over_nccl = over_mpi.over("nccl")
+    assert chosen(1 << 20, over_nccl).algorithm is not Algorithm.NATIVE
+    assert not over_nccl.blocks("all-reduce", 1 << 20, TWO_NODES)
+    assert (over_nccl.within, over_nccl.between, over_nccl.codecs) == (SLOW.within, SLOW.between, SLOW.codecs)
+    reason = over_mpi.other_transport("nccl")
+    assert reason is not None and reason.startswith("measured over mpi, but the run uses nccl: ")

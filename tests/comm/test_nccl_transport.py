@@ -1,5 +1,6 @@
 """Tests that groups over NCCL, on emulated devices, give the same results and byte counts as MPI."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +22,12 @@ WORKER = Path(__file__).with_name("gpu_worker.py")
 
 
 ROUNDING = {None: 1e-6, "float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}
-"""Largest relative difference of a sum of four values in another order, by the type of the messages."""
+"""Largest relative difference of a sum of four values in a different order, keyed by message dtype."""
 
 
 def sums_in_its_own_order(result: dict[str, Any]) -> bool:
-    """Return whether each piece has a reduction of its own, whose order of more than two values is the library's."""
+    """Return whether each piece has a separate reduction, in which the library determines the order of more than two
+    values."""
     return result["operation"] == "reduce_scatter" and result["algorithm"] == "native"
 
 
@@ -55,7 +57,8 @@ def run(transport: str = "nccl", device: str = "cuda", **changes: Any) -> Any:
     ("changes", "message"),
     [
         ({"device": "cpu"}, "the device is cpu: use mpi, or a site with device cuda"),
-        ({"pp": 2}, "between the 2 stages of a pipeline: use mpi, or set layout.pp to 1"),
+        ({"pp": 2, "train": {"schedule": "pipedream"}}, "schedule pipedream sends headers"),
+        ({"dp": 2, "train": {"sync": "ssp"}}, "the parameter server of sync ssp receives from any rank"),
         ({"train": {"offload": True}}, "set offload to false"),
         ({"scheme": {"algorithm": "auto"}}, "algorithm auto of scheme mine"),
         ({"scheme": {"default": "mpc"}}, "codec mpc in scheme mine vary in size: use mpi, or another codec"),
@@ -169,6 +172,22 @@ def test_a_missing_nccl_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "cupy.cuda", None)
     with pytest.raises(UserError, match="NCCL is used through CuPy, and that fails"):
         nccl.load()
+
+
+def test_an_nccl_whose_communicators_may_deadlock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newer versions run the operations of all communicators in the order of the host's calls."""
+    monkeypatch.delenv("NCCL_LAUNCH_ORDER_IMPLICIT", raising=False)
+    for number in (22105, 22604):
+        fake = FakeNccl()
+        fake.get_version = lambda number=number: number  # type: ignore[attr-defined]
+        monkeypatch.setattr(nccl, "load", lambda fake=fake: fake)
+        if number < 22600:
+            with pytest.raises(UserError, match=r"NCCL 2.21.5 may deadlock: install NCCL 2.26.0 or later"):
+                nccl.connect(nccl.MPI.COMM_SELF)
+            assert "NCCL_LAUNCH_ORDER_IMPLICIT" not in os.environ
+        else:
+            assert nccl.connect(nccl.MPI.COMM_SELF).size == 1
+            assert os.environ["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"
 
 
 @pytest.mark.parametrize(("number", "text"), [(22705, "2.27.5"), (2708, "2.7.8"), (23203, "2.32.3")])

@@ -75,7 +75,7 @@ def test_wire_bytes_of_codecs_whose_size_depends_on_the_values_are_at_most_the_p
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)
 @pytest.mark.parametrize("topology", REGULAR, ids=str)
 def test_a_hierarchical_all_reduce_sends_the_minimum_between_nodes(topology, algorithm):
-    """Each of N nodes sends 2 (N-1)/N of the vector, exactly if N divides the vector."""
+    """Each of N nodes sends exactly 2 (N-1)/N of the vector if its length is a multiple of N."""
     n, nodes = topology.ranks * 64 * 5, topology.nodes
     for count in (1, 5):
         laid = planned(Operation.ALL_REDUCE, n, topology, "none", algorithm, slices=count)

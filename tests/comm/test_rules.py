@@ -140,7 +140,7 @@ def test_only_one_bit_adam_sends_optimizer_states() -> None:
 
 NAMES = [
     *("none", "zfp:8", "mpc", "xpk", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int4", "sign", "topk:0.1"),
-    *("threshold:0.1", "rowsparse:4", "2:4", "int3:32/256", "int2:32/256"),
+    *("threshold:0.1", "rowsparse:4", "2:4", "int3:32/256", "int2:32/256", "mxfp8", "mxfp6", "mxfp4", "nvfp4"),
 ]
 
 

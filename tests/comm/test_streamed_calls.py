@@ -102,7 +102,7 @@ def strict() -> Iterator[None]:
 def perform(
     plan: Plan, order: int, *, feedback: bool = False, calls: int = 1
 ) -> tuple[list[np.ndarray], list[Channel], list[Any]]:
-    """Carry out a plan on all ranks several times with new values. Return the results and the channels."""
+    """Execute a plan on all ranks several times with new values, and return the results and the channels."""
     ranks, channels, results, residuals = Ranks(plan.topology), [], [], []
     values = inputs(plan, "float32", integers=False)
     for rank, accelerator in enumerate(ranks.accelerators):
@@ -417,3 +417,23 @@ def test_a_call_that_is_never_waited_for_is_reported() -> None:
     assert not work.done
     with pytest.warns(ResourceWarning, match="never waited for"):
         del work
+
+
+def test_arrays_are_kept_until_the_work_on_them_has_ended() -> None:
+    ranks = Ranks(Topology.flat(2))
+    holds, works = [], []
+    for rank, accelerator in enumerate(ranks.accelerators):
+        for _ in range(2):
+            x, ch = accelerator.fill(np.zeros(8, "f4")), channel("none", Algorithm.NATIVE)
+            place = ranks.place(rank, x)
+            call = LIBRARY["all-reduce"]
+            works.append(ranks.calls[rank].by_library(call, x, x, place, ch, Tally(), how="native", plain=False))
+    for early in works[::2]:
+        early.wait()
+        holds.append(early._arrays is not None)  # type: ignore[attr-defined]
+    ranks.model.run(0)
+    for late in works[1::2]:
+        late.wait()
+        holds.append(late._arrays is not None)  # type: ignore[attr-defined]
+    ranks.finish(0)
+    assert holds == [True, True, False, False]

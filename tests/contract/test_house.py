@@ -175,7 +175,7 @@ def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
 
 
 def test_programs_of_others_need_no_mpi() -> None:
-    """Their environments have PyTorch, but neither mpi4py nor CuPy: the extra `torch`."""
+    """Their environments contain PyTorch (extra `torch`), but neither mpi4py nor CuPy."""
     names = [name for name in sources() if name.startswith(("hpcbench.programs", "hpcbench.torch"))]
     assert {"hpcbench.programs.intercept", "hpcbench.programs.streamed_group"} < {*names}
     code = f"import sys; sys.modules.update(mpi4py=None, cupy=None); import {', '.join(names)}"

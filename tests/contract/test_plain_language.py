@@ -56,13 +56,12 @@ def test_a_planted_offense_is_reported(
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("module.py", '"""Return the run again."""\nVERDICT = "not shown"\n'),
         ("module.py", 'command = "bench(beside=2, sites=1)"\n'),
         ("page.md", "The value `not shown` of a report.\n\n```\nbeside it\n```\n"),
         ("page.md", "There is no reason to keep it, and it is no longer used.\n"),
     ],
 )
-def test_stored_values_and_code_are_allowed(tmp_path: Path, file: str, text: str) -> None:
+def test_code_is_allowed(tmp_path: Path, file: str, text: str) -> None:
     (tmp_path / file).write_text(text)
     assert list(check([tmp_path / file])) == []
 

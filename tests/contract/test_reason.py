@@ -1,4 +1,4 @@
-"""Tests of the reasons of failed runs, from original messages of launchers and interpreters."""
+"""Tests of failure reasons, derived from original messages of launchers and interpreters."""
 
 import json
 from pathlib import Path

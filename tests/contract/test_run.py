@@ -42,7 +42,7 @@ RUN = Run(
 
 
 def paths(content: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Return every key of nested JSON data, except those of mappings with free keys."""
+    """Return every key of nested JSON data, except the keys of mappings with free keys."""
     items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, value in items:
         if isinstance(content, dict):

@@ -1,4 +1,5 @@
-"""Tests of the drafted site file. It is valid for all findings, and contains each detected value and no others."""
+"""Tests of the drafted site file. The file is valid for all findings, and contains each detected value and no other
+values."""
 
 import re
 import string

@@ -56,10 +56,17 @@ class Called:
 class Fake:
     """A fake scheduler, used as a context manager. All its jobs are killed on exit.
 
-    Parameters ---------- directory State directory, which must not exist yet; by default a temporary directory. options
-    Fields of `fakes.state.Config`.
+    Parameters
+    ----------
+    directory
+        State directory, which must not exist yet. The default is a temporary directory.
+    options
+        Fields of `fakes.state.Config`.
 
-    Attributes ---------- environment Environment of this process, with the fake programs first on PATH.
+    Attributes
+    ----------
+    environment
+        Environment of this process, with the fake programs first on PATH.
     """
 
     system = ""
@@ -103,10 +110,17 @@ class Fake:
     ) -> None:
         """Inject a fault.
 
-        Parameters ---------- kind One of `FAULTS`, which persist, or a single event of a job: ``host_failure``,
-        ``preempt``, ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``. program, job The affected calls of a
-        program, or job (``12``, ``12[3]``, or ``*`` for all). times Number of times that the fault happens; by default
-        until it is cleared. what Further arguments of the kind.
+        Parameters
+        ----------
+        kind
+            One of `FAULTS`, which persist, or a single event of a job: ``host_failure``, ``preempt``,
+            ``out_of_memory``, ``external_kill``, ``suspend``, ``resume``.
+        program, job
+            The affected calls of a program, or job (``12``, ``12[3]``, or ``*`` for all).
+        times
+            Number of times that the fault happens. By default, the fault persists until it is cleared.
+        what
+            Further arguments of the kind.
         """
         if kind in _KILLS or kind in _STEPS:
             self._at_once(kind, str(job))
@@ -153,7 +167,10 @@ class Fake:
     def wait(self, seconds: float = 60.0) -> list[Job]:
         """Wait until all jobs have ended, and return them.
 
-        Raises ------ TimeoutError Some jobs have not ended in time.
+        Raises
+        ------
+        TimeoutError
+            Some jobs have not ended in time.
         """
         deadline = time.monotonic() + seconds
         while any(job.state not in ENDED for job in self.jobs):

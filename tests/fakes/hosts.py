@@ -37,7 +37,10 @@ def enter(host: str) -> None:
 def run_on(arguments: list[str]) -> None:
     """Replace this process with ``[-n] HOST COMMAND...``, as ssh and blaunch do. A shell parses the command.
 
-    Parameters ---------- arguments The arguments. With ``-n``, which is always assumed, stdin is empty.
+    Parameters
+    ----------
+    arguments
+        The arguments. With ``-n``, which is always assumed, stdin is empty.
     """
     host, *command = arguments[1:] if arguments[:1] == ["-n"] else arguments
     enter(host)

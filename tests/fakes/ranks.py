@@ -31,7 +31,10 @@ class Rank:
 def find_allocation(store: Store, job_id: str | None, complaint: str) -> Job:
     """Return the running job that this process belongs to.
 
-    Raises ------ RefusedError This process belongs to no running job.
+    Raises
+    ------
+    RefusedError
+        This process belongs to no running job.
     """
     mark = os.environ.get(MARK, "")
     for job in store.read().jobs:

@@ -8,7 +8,10 @@ from fakes.programs import RefusedError
 def signal_number(text: str) -> int:
     """Return the signal's number.
 
-    Raises ------ RefusedError The signal does not exist.
+    Raises
+    ------
+    RefusedError
+        The signal does not exist.
     """
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     numbers = {number.name: int(number) for number in signal.Signals}

@@ -12,7 +12,10 @@ from hpcbench.errors import UserError
 def read_options(name: str, system: str) -> dict[str, Any]:
     """Return options of `FakeLSF` or `FakeFlux` for the site with this name or file.
 
-    Raises ------ UserError The site does not exist, its file is invalid, or it uses a different scheduler.
+    Raises
+    ------
+    UserError
+        The site does not exist, its file is invalid, or it uses a different scheduler.
     """
     site, _ = load_site(name)
     kind = site.scheduler.kind

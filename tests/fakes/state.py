@@ -41,7 +41,7 @@ class Job:
     queue: str = ""
     account: str = ""
     options: dict[str, list[str]] = field(default_factory=dict)
-    """Options as given, including those of the script."""
+    """Options as given, including options in the script."""
     cwd: str = ""
     output: str = ""
     error: str = ""

@@ -13,7 +13,7 @@ class System(Protocol):
         """Return whether the job's dependencies are met, or None if they never will be."""
 
     def list_variables(self, job: Job, store: Store) -> dict[str, str]:
-        """Return the job's variables, in addition to those of its submission."""
+        """Return the job's variables, in addition to the variables of its submission."""
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
         """Return the job's future signals: time, signal, and reason."""

@@ -1,4 +1,5 @@
-"""Tests of states that LSF reports for a job and later forgets. `status` reports them. Silence is never success."""
+"""Tests of states that LSF reports for a job and later forgets. `status` reports them. Missing output is never treated
+as success."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Worker that compares small context-parallel models with one process. Prints one JSON line per case."""
+"""Worker that compares small context-parallel models with one process. The worker prints one JSON line per case."""
 
 import sys
 from unittest.mock import patch

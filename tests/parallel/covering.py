@@ -37,7 +37,7 @@ def cover(
     together
         Keys for which all combinations of values must be covered, in addition to pairs.
     pairs
-        Pairs of keys to cover; None for all.
+        Pairs of keys to cover, or None for all.
 
     Returns
     -------

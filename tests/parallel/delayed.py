@@ -58,7 +58,7 @@ def simulate(case: Case, trainer: Trainer) -> Iterator[float]:
         for k, batch in enumerate(batches):
             _set(trainer, {name: history[version(stage, step * m + k)][name] for name, stage in names.items()})
             passes = [Action("forward", 0), Action("backward", 0)]
-            losses += trainer.pipeline.run(passes, [batch], loss_scale=1.0 / m)
+            losses += trainer.pipeline.run(lambda stage, passes=passes: passes, [batch], loss_scale=1.0 / m)
         engine.reduce_gradients()
         _set(trainer, history[-1])
         engine.step(lr=learning_rate(step, run.train), clip=0.0, norm=0.0)

@@ -1,4 +1,5 @@
-"""Worker that counts matrix-product operations per step of models with experts. Prints one JSON line per case."""
+"""Worker that counts matrix-product operations per step of models with experts. The worker prints one JSON line per
+case."""
 
 import json
 from typing import Any

@@ -191,7 +191,7 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "holders_of_one_part_of_the_positions": ({"model.experts": "heavy", CP: (2, "ring"), **TWO}, "gradients"),
     "expert_sum_left_out": ({"model.experts": "open", "layout.dp": 2, "layout.ep": 2, "layout.tp": 2}, "loss"),
 }
-"""For each planted fault, settings that expose it, and the quantity that differs."""
+"""Settings that expose each planted fault, and the quantity that differs."""
 
 
 def make_sound_settings(settings: Case) -> Case:

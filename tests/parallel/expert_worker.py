@@ -1,4 +1,4 @@
-"""Worker that compares small models with experts with one process. Prints one JSON line per case."""
+"""Worker that compares small models with experts with one process. The worker prints one JSON line per case."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ STEPS = 1
 """Number of steps. The weights are evaluated after the last step. Longer runs with experts are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
-"""Rows that the experts of each rank sent and received in all steps, without dropping, by run; only on rank 0."""
+"""Rows that the experts of each rank sent and received in all steps, without dropping, by run (only on rank 0)."""
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def memory(trainer: Trainer) -> list[dict[str, int]]:
 
 
 def kept_choices(trainer: Trainer, comm: MPI.Comm) -> list[str] | None:
-    """Return the accepted choices of each sample by layer, one character per choice; only on rank 0."""
+    """Return the accepted choices of each sample by layer, one character per choice (only on rank 0)."""
     choices: list[tuple[int, int, str]] = []
     for number, block in trainer.module.blocks.items():
 

@@ -69,7 +69,7 @@ class Fault:
     seen_in
         Quantity in which the test detects the fault.
     settings
-        Settings of a run that exposes the fault; None if the test creates its own runs.
+        Settings of a run that exposes the fault, or None if the test creates its own runs.
     """
 
     plant: Callable[[], Patch]
@@ -427,6 +427,7 @@ ELSEWHERE = {
     "parallel/row_faults.py": "parallel/test_gradients_by_rows.py",
     "features/prune/prune_faults.py": "features/prune/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
+    "parallel/gradient_schemes_worker.py": "parallel/test_gradient_schemes.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",

@@ -127,7 +127,7 @@ def targets_of_the_first_samples() -> Patch:
 
 
 def weight_gathered_once() -> Patch:
-    """Weights prefetched for the next layer are those of the previous step."""
+    """Weights prefetched for the next layer come from the previous step."""
     first: dict[GridLinear, Tensor] = {}
 
     def faulty(self: GridLinear) -> Coming:

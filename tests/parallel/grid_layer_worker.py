@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from grid_weights import count_weights
 from mpi4py import MPI
 from torch import Tensor
 
@@ -203,7 +204,7 @@ def memory(layout: Layout) -> dict[str, Any]:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         side.module.blocks["0"].mlp.up(x)
     up = predicted.list_block_products(samples * POSITIONS, model)[2]
-    weights = predicted.count_weights(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
+    weights = count_weights(layout.grid, model, 1, first=True, last=True, seq_len=POSITIONS)
     return {
         "held": [held, weights],
         "kept": [sum(saved), predicted.count_kept_elements(layout.grid, up)],

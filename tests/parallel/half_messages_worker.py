@@ -1,4 +1,5 @@
-"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. Prints JSON lines."""
+"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. The worker prints JSON
+lines."""
 
 import json
 import sys
@@ -280,8 +281,8 @@ def small_gradients() -> dict[str, Any]:
         with fault():
             how: dict[str, Any] = {"precision": "fp16", "comm_precision": messages(name), "zero": 0}
             trainer = make_trainer(run("neox", Layout(dp=4), **how))
-        engine = trainer.data_parallel
-        reduce_small_gradients(trainer)
+            engine = trainer.data_parallel
+            reduce_small_gradients(trainer)
         gradients.append(float(engine.pieces[0].gradient[0]))
     return {"gradients": gradients}
 
@@ -403,13 +404,13 @@ def poisoned(dimension: str, trainer: Trainer) -> Any:
 
 def scale_off_too_early() -> Any:
     """Gradients are divided by the loss scale before they are rounded to fp16."""
-    initialize = Gradients.__init__
+    begin = Gradients.begin
 
-    def faulty(self: Gradients, *arguments: Any, **how: Any) -> None:
-        initialize(self, *arguments, **how)
+    def faulty(self: Gradients, **how: Any) -> None:
+        begin(self, **how)
         self._scaled_messages = False
 
-    return patch.object(Gradients, "__init__", faulty)
+    return patch.object(Gradients, "begin", faulty)
 
 
 def overflow_not_told() -> Any:

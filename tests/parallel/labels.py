@@ -38,7 +38,7 @@ _BASE: dict[str, Any] = {
 
 
 def completed(labels: Labels) -> Labels:
-    """Complete the labels. A missing axis takes its first label, or a label that the given ones require."""
+    """Complete the labels. A missing axis takes its first label, or a label that the given labels require."""
     lossy = labels.get("scheme", "") in _LOSSY
     needed = {"precision": "fp32"} if lossy else {}
     if lossy and labels.get("precision") == "fp64":
@@ -60,7 +60,7 @@ def run_of(labels: Labels) -> Run | str:
 
 
 def ranks_of(labels: Labels) -> int | None:
-    """Return the number of ranks; None if the study is rejected or requires more than `MOST_RANKS`."""
+    """Return the number of ranks, or None if the study is rejected or requires more than `MOST_RANKS`."""
     ranks = _ranks(completed(labels))
     return None if ranks > MOST_RANKS or isinstance(run_of(labels), str) else ranks
 

@@ -1,4 +1,5 @@
-"""Worker that compares 1-bit Adam with a single-process simulation of the paper's algorithm. Prints JSON lines."""
+"""Worker that compares 1-bit Adam with a single-process simulation of the paper's algorithm. The worker prints JSON
+lines."""
 
 import io
 import json
@@ -48,7 +49,7 @@ CORPUS = shared_text.corpus()
 def run(
     model: str, layout: Layout, scheme: NamedScheme = SIGNS, *, freeze_step: int | None = WARM, **settings: Any
 ) -> Run:
-    """Return a 1-bit Adam run; without a freeze step, return an Adam run."""
+    """Return a 1-bit Adam run, or an Adam run without a freeze step."""
     plain = run_of(model, layout, zero=0, precision=settings.pop("precision", "fp32"))
     optimizer = "onebit-adam" if freeze_step else "adamw"
     settings = {"steps": STEPS, "global_batch": 8, "micro_batch": 2, "clip": 0.0, **settings}

@@ -34,7 +34,7 @@ class Pairs:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether the results equal those of one process, up to rounding in fp64."""
+        """Whether the results equal the results of one process, up to rounding in fp64."""
         return not any(is_near(*value) for value in self.labels.items())
 
     @cached_property

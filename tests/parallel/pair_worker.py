@@ -1,4 +1,5 @@
-"""Worker that trains the cases of pairs.json as a job does, and compares them with one process. Prints JSON lines."""
+"""Worker that trains the cases of pairs.json as a job does, and compares them with one process. The worker prints JSON
+lines."""
 
 import io
 import json
@@ -112,7 +113,7 @@ def noting(results: list[StepResult], gradients: list[parity.Whole], comm: MPI.C
 
 
 def far(ours: float | None, theirs: float | None) -> float:
-    """Return the relative difference; None if a value is unknown."""
+    """Return the relative difference, or None if a value is unknown."""
     if ours is None or theirs is None or math.isnan(ours) or math.isnan(theirs):
         return 0.0
     return abs(ours - theirs) / abs(theirs)

@@ -1,4 +1,4 @@
-"""Worker that compares training in many layouts with a reference run. Prints one JSON line per case."""
+"""Worker that compares training in many layouts with a reference run. The worker prints one JSON line per case."""
 
 import json
 import math
@@ -107,7 +107,7 @@ def counting(trainer: Trainer, sent: Counter[str]) -> Iterator[None]:
 
 
 def predicted(run: Run, steps: int) -> list[dict[str, int]]:
-    """Return the bytes that each rank is expected to send, computed from the settings."""
+    """Return the number of bytes that each rank is expected to send, computed from the settings."""
     ranks = (volume.count_step_bytes(run.model, run.train, run.layout, rank) for rank in range(run.ranks))
     return [{" ".join(key): steps * nbytes for key, nbytes in step.items()} for step in ranks]
 
@@ -234,7 +234,7 @@ def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
 
 
 def choose_comparisons(suite: str, part: str) -> list[Comparison]:
-    """Return the comparisons of a suite for one part: those of `make test`, or the remaining ones.
+    """Return the comparisons of a suite for one part: the comparisons of `make test`, or the rest.
 
     Fault suites are complete.
     """

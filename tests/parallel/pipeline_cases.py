@@ -15,7 +15,8 @@ TWO, FOUR = Layout(pp=2, chunks=2), Layout(pp=4, chunks=2)
 
 @dataclass(frozen=True)
 class Case:
-    """A run with a pipeline or recomputation. The reference has the same `dp` and `tp`, and neither of the two."""
+    """A run with a pipeline or recomputation. The reference has the same `dp` and `tp`, but no pipeline and no
+    recomputation."""
 
     layout: Layout
     schedule: str = "1f1b"

@@ -1,7 +1,9 @@
-"""Worker that trains with every schedule and recomputation, and compares with no pipeline. Prints JSON lines."""
+"""Worker that trains with every schedule and recomputation, and compares results with training without a pipeline. The
+worker prints JSON lines."""
 
 import json
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import parity
@@ -119,10 +121,10 @@ def sizes() -> None:
                 loss=lambda logits, targets: (logits[..., 0] * targets).sum(),
             )
             batches = [MicroBatch(torch.tensor([[i + 1, 2]]), torch.tensor([[3, 5]])) for i in range(8)]
-            arguments = mesh.pp.rank, mesh.pp.size, len(batches), chunks
-            losses = pipeline.run(SCHEDULES[name](*arguments), batches)
+            shape = {"stages": mesh.pp.size, "microbatches": len(batches), "chunks": chunks}
+            losses = pipeline.run(partial(SCHEDULES[name], **shape), batches)
             with torch.no_grad():
-                evaluated = pipeline.run(forward_only(*arguments), batches)
+                evaluated = pipeline.run(partial(forward_only, **shape), batches)
             gradients = [[float(x) for x in part.scale.grad[[0, -1]]] for part in parts]
             for rank in WORLD.gather((losses, evaluated, gradients)) or []:
                 case = {"schedule": name, "hidden": hidden, "background": background}

@@ -163,7 +163,7 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "own_rows_kept_exact": ({"train.zero": 0, "scheme": "naive-int8", "train.precision": "fp32"}, "replicas"),
     "sent_where_whole_is_shorter": ({SPARSE: "auto", "train.micro_batch": 3, **SHORT}, "sent"),
 }
-"""For each planted fault, settings that expose it, and the quantity that differs."""
+"""Settings that expose each planted fault, and the quantity that differs."""
 
 
 def make_sound_settings(settings: Case) -> Case:

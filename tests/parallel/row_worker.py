@@ -1,4 +1,5 @@
-"""Worker that trains small models whose embedding gradients are sent as rows. Prints one JSON line per case."""
+"""Worker that trains small models whose embedding gradients are sent as rows. The worker prints one JSON line per
+case."""
 
 import json
 import sys
@@ -39,7 +40,7 @@ STEPS = 1
 Step = list[list[int]]
 """Distinct tokens of each reduction in a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
-"""Steps of each rank by run; only on rank 0."""
+"""Steps of each rank by run (only on rank 0)."""
 
 
 @contextmanager

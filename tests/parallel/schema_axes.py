@@ -1,4 +1,4 @@
-"""Axes for the study settings that affect how training is carried out, and the reasons for omitting other settings.
+"""Axes for the study settings that affect training, and the reasons for omitting other settings.
 
 An axis value sets one field of the schema, or several fields that depend on each other. If a field has only a few
 values, they come from the schema. test_pairs.py fails if a field or value of the schema is not listed here.
@@ -268,6 +268,9 @@ NO_AXIS = {
         ("rules.dimension", "rules.phase", "rules.kind", "rules.axis", "rules.codec", "rules.min_bytes"),
         "which messages a codec is for, and which codec (test_rules_in_training.py, tests/comm)",
     ),
+    "rules.low_rank": "approximates gradients (test_gradient_schemes.py)",
+    **dict.fromkeys(("rules.feedback_average", "rules.feedback_reset"), "averages errors (test_gradient_schemes.py)"),
+    **dict.fromkeys(("rules.from_step", "rules.until_step"), "the steps of a codec (test_gradient_schemes.py)"),
     **dict.fromkeys(
         (name for name in FIELDS if "." not in name and name not in ("nodes", "ranks_per_node", "scheme", "schemes")),
         _STUDY,

@@ -1,4 +1,4 @@
-"""Worker that trains with a parameter server distributed over the ranks. Prints JSON lines."""
+"""Worker that trains with a parameter server distributed over the ranks. The worker prints JSON lines."""
 
 import io
 import json

@@ -1,4 +1,5 @@
-"""Worker that compares models with other architectures than GPT with one process. Prints one JSON line per case."""
+"""Worker that compares models with other architectures than GPT with one process. The worker prints one JSON line per
+case."""
 
 import sys
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Worker that trains with pipelines that are never flushed. Prints one JSON line per case."""
+"""Worker that trains with pipelines that are never flushed. The worker prints one JSON line per case."""
 
 import io
 import json

@@ -1,4 +1,5 @@
-"""Worker that tests tensor-parallel operations on two ranks, and the messages of a model's step. Prints JSON lines.
+"""Worker that tests tensor-parallel operations on two ranks, and the messages of a model's step. The worker prints JSON
+lines.
 
 A function of replicated tensors is checked as in one process: every rank takes its part of the arguments (`part`), and
 joins the results of all ranks (`join`). Finite differences computed on both ranks therefore cover the whole function.

@@ -1,6 +1,7 @@
 """Tests that the bytes and memory of tensor grids match formulas derived by hand from the papers' algorithms."""
 
 import pytest
+from grid_weights import count_weights
 from runs import MODELS, TRAIN
 
 from hpcbench.contract.grid import make_grid
@@ -115,5 +116,5 @@ def test_weights_on_a_rank_are_those_of_its_buckets(layout):
         stage = layout.coordinates(rank)[0]
         layers = sum(len(part) for part in layout.layers_of(model.layers)[stage :: layout.pp])
         ends = {"first": stage == 0, "last": stage == layout.pp - 1}
-        held = grids.count_weights(layout.grid, model, layers, **ends, seq_len=TRAIN.seq_len)
+        held = count_weights(layout.grid, model, layers, **ends, seq_len=TRAIN.seq_len)
         assert held == sum(bucket.filled for bucket in list_buckets(model, TRAIN, layout, rank))

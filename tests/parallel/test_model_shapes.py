@@ -171,7 +171,7 @@ WITH_MEANS = LLAMA.changed(name="llama-layernorm", norm="layernorm")
 
 
 def count_kept_bytes(model, what):
-    """Return the bytes that a block saves for its backward pass, by storage."""
+    """Return the number of bytes that a block saves for its backward pass, by storage."""
     gpt = GPT(model, S)
     for parameter in gpt.parameters():
         torch.nn.init.normal_(parameter, std=0.1)

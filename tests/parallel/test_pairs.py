@@ -1,4 +1,4 @@
-"""Tests that every valid pair of values occurs in a run that is compared with one process; see schema_axes.py."""
+"""Tests that every valid pair of values occurs in a run that is compared with one process (see schema_axes.py)."""
 
 from itertools import combinations
 from pathlib import Path

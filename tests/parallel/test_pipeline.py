@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from pipeline_cases import BATCH, FAULTY, GRID, STEPS, Case
+from schedule_oracle import count_alive_by_formula
 
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.pipeline import tag
 from hpcbench.predict import volume
-from hpcbench.predict.activations import count_alive_by_formula
 
 WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4

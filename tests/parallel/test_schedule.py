@@ -1,11 +1,12 @@
 """Tests of schedule invariants, without ranks."""
 
 import pytest
+from schedule_oracle import StalledScheduleError, count_alive_by_formula, simulate
 
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
-from hpcbench.predict.schedule import StalledScheduleError, compute_bubble, simulate
+from hpcbench.predict.schedule import compute_bubble
 
 GRID = [
     (name, stages, microbatches, 1)
@@ -56,9 +57,7 @@ def test_no_stage_waits_forever_however_slow_messages_are(name, stages, microbat
 def test_the_number_of_live_micro_batches_is_that_of_the_formula(name, stages, microbatches, chunks):
     for stage in range(stages):
         actions = SCHEDULES[name](stage, stages, microbatches, chunks)
-        expected = activations.count_alive_by_formula(
-            name, stage=stage, stages=stages, microbatches=microbatches, chunks=chunks
-        )
+        expected = count_alive_by_formula(name, stage=stage, stages=stages, microbatches=microbatches, chunks=chunks)
         assert activations.count_alive(actions) == expected
 
 

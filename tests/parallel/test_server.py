@@ -193,7 +193,7 @@ def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_re
 
 
 def test_clocks_are_written_to_a_file_per_shard_and_extended_after_a_resume(mpi_results):
-    """The first attempt ran all six steps; the second ran the last two."""
+    """The first attempt ran all six steps, and the second ran the last two."""
     result = find_result(mpi_results, "resume", True)
     assert len(result["recorded"]) == WORKERS
     for place, recorded in enumerate(result["recorded"]):

@@ -97,7 +97,7 @@ def test_bytes_of_both_ways_by_hand():
 
 @pytest.mark.parametrize("ways", [GATHERED, TO_OWNERS])
 def test_the_switch_is_at_equal_bytes(ways):
-    """Rows are shorter just below the switch density, and longer just above it."""
+    """Sending rows takes fewer bytes just below the switch density, and more bytes just above it."""
     for factor, shorter in ((0.98, True), (1.02, False)):
         touched = ways.switch_density * factor * ways.rows
         many = [[round(1000 * touched)] if ways.gathered else [round(250 * touched)] * 4] * 4

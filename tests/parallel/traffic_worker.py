@@ -33,7 +33,7 @@ def logged(run: Run, comm: MPI.Comm) -> dict[str, Any] | None:
     stream = io.StringIO()
     state = train(trainer, LogWriter(stream))
     counted = Counter[str]()
-    for key, sums in trainer.traffic._sums.items():  # keyed by traffic, because ranks have different channels
+    for (key, _), sums in trainer.traffic._sums.items():  # keyed by traffic, because ranks have different channels
         counted.update({" ".join(key): round(sums["message_bytes"])})
     held = {f"{what.replace(' ', '_')}_bytes": nbytes for what, nbytes in trainer.held_bytes().items()}
     meet(comm)

@@ -1,4 +1,5 @@
-"""Worker that compares the ZeRO stages with each other and with one process. Prints one JSON line per case."""
+"""Worker that compares the ZeRO stages with each other and with one process. The worker prints one JSON line per
+case."""
 
 import json
 import sys
@@ -110,7 +111,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Compare accumulation over several micro-batches, with global norm clipping, with one process."""
+    """Compare accumulation over several micro-batches and global norm clipping with one process."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):
@@ -321,7 +322,7 @@ def freed_too_early() -> object:
 
 
 def copy_not_refreshed() -> object:
-    """The secondary copies on each node are those of the first step."""
+    """The secondary copies on each node come from the first step."""
     give = OnDemand.give
 
     def faulty(self: OnDemand, piece: Piece, source: Tensor) -> None:

@@ -24,7 +24,7 @@ from hpcbench.predict.memory_check import check_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.plots import draw_figures
 from hpcbench.predict.prediction_file import NAME, read_predictions
-from hpcbench.predict.program import list_programs, load_program
+from hpcbench.predict.program import load_program, read_table
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
@@ -263,6 +263,37 @@ def test_a_study_that_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) ->
     check_memory(*expanded(small, "lassen"))
 
 
+def test_submit_refuses_exactly_the_runs_that_predict_reports_as_too_large(tmp_path: Path) -> None:
+    """Around the limit of 16 GB, and over NCCL, whose time is not predicted but whose memory is the same."""
+    answers = set()
+    for layers in (100, 125, 150):
+        path = study(tmp_path, site="lassen", precision="fp16")
+        path.write_text(path.read_text().replace("gpt2-small", f"{{layers: {layers}, hidden: 1536, heads: 12}}"))
+        runs, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=(), only="scheme=baseline")
+        over_nccl = load_study(path, ["train.transport=nccl"])
+        site, _ = load_site("lassen")
+        for plan in (expanded(path, "lassen")[0], expand(over_nccl, site.capacity, offer(site))):
+            refused = False
+            try:
+                check_memory(plan, site, tmp_path)
+            except UserError:
+                refused = True
+            assert refused == any(run.memory.fits is False for run in runs), layers
+            answers.add(runs[0].memory.fits)
+    assert answers == {True, None, False}
+
+
+def test_a_program_with_an_unknown_model_is_never_refused(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.yaml"
+    path.write_text(
+        "study: theirs\nsite: lassen\nprogram: {command: python train.py, log: nemo, steps: 9}\nranks_per_node: 4\n"
+        "nodes: 1\nmatrix: {scheme: [baseline, naive-bf16]}\n"
+    )
+    runs, site, base = expanded(path, "lassen")
+    tiny = site.model_copy(update={"node": site.node.model_copy(update={"gpu_memory_gb": 0.001})})
+    check_memory(runs, tiny, base)
+
+
 def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> None:
     path = study(tmp_path)
     store_prediction(tmp_path, *expanded(path))
@@ -273,7 +304,8 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
 
 
 def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
-    """The effect of variables on the MPI library is unknown. The command refuses; a submission keeps other schemes."""
+    """The effect of variables on the MPI library is unknown. The command refuses, whereas a submission keeps the other
+    schemes."""
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
@@ -332,7 +364,7 @@ def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> No
 
 
 def test_every_program_has_sources_and_a_wrong_name_lists_all(tmp_path: Path) -> None:
-    for name in list_programs():
+    for name in read_table():
         assert load_program(name).sources and load_program(name).title
     with pytest.raises(UserError, match=r"--program nemos: did you mean nemo\? use one of hpcbench, "):
         predicted(study(tmp_path), program="nemos")

@@ -41,7 +41,7 @@ SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
 
 
 def beyond_dense(shape, recompute="none"):
-    """Return the needed and executed operations of a sample's forward pass, beyond those of a dense model."""
+    """Return the needed and executed operations of a sample's forward pass, minus the operations of a dense model."""
     executed = {**SIZES, "recompute": recompute}
     return (
         (flops.count_model_flops(**SIZES, experts=shape) - flops.count_model_flops(**SIZES)) / 3,
@@ -122,7 +122,8 @@ def test_bytes_without_drops_are_those_of_the_counts():
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """If all ranks divide the experts, each expert is on one rank. With half of the ranks, it is on two."""
+    """If the experts are divided over all ranks, each expert is on one rank. If they are divided over half of the
+    ranks, each expert is on two ranks."""
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]

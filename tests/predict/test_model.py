@@ -172,7 +172,7 @@ def test_ranks_that_share_positions_share_activations_and_attention(way: Literal
 
 
 def test_rows_of_scores_grow_with_the_square_of_the_length() -> None:
-    """Ring self-attention stores the scores; ring attention and Ulysses do not."""
+    """Ring self-attention stores the scores, whereas ring attention and Ulysses do not."""
     stored: dict[str, list[float]] = {}
     for way in WAYS:
         for length in (4096, 8192):

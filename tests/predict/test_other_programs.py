@@ -1,6 +1,6 @@
 """Tests of predictions for other training programs: options, memory, many GPUs, and the table of devices."""
 
-import csv
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,14 +9,15 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
-from hpcbench.predict.chips import CHIPS
-from hpcbench.predict.devices import TABLES, find_device
+from hpcbench.predict.chips import list_chips
+from hpcbench.predict.devices import find_device
 from hpcbench.predict.fabric import GroupPlacement
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import PredictedMemory, predict_memory
 from hpcbench.predict.program import load_program
 from hpcbench.predict.program_memory import count_kept_bytes
 from hpcbench.predict.step import StepModel, StepTime
+from hpcbench.predict.tables import read_table
 from hpcbench.predict.workload import BASELINE, Workload, make_train
 
 GPT = Model(layers=8, hidden=4096, heads=32, vocab=51200, positions="learned", parallel_residual=False, tied=True)
@@ -52,6 +53,17 @@ def test_a_shard_of_one_node_gathers_within_it() -> None:
     assert within.seconds.value < everywhere.seconds.value
     pieces = [predict_memory(workload(name, layout), None).peaks["after backward"] for name in ("fsdp", "fsdp,shard=8")]
     assert pieces[1]["optimizer"] == pytest.approx(4 * pieces[0]["optimizer"], rel=0.01)
+
+
+def test_what_a_program_assumes_is_its_basis() -> None:
+    """MaxText's kept activations have no source, NeMo's states do. A program without a fitted slowdown is less sure."""
+    bases = [predict_memory(workload(name, Layout()), None).figure.basis.value for name in ("maxtext", "nemo")]
+    assert bases == ["assumed", "measured elsewhere"]
+    fitted, unfitted = (step(workload(name, Layout())).seconds for name in ("nemo", "megatron-core"))
+    tables = constants.ERRORS["measured elsewhere"]
+    assert fitted.high / fitted.value - 1 == pytest.approx(tables, rel=0.02)
+    both = math.hypot(tables, constants.UNFITTED_PROGRAM_ERROR)
+    assert unfitted.high / unfitted.value - 1 == pytest.approx(both, rel=0.02)
 
 
 @pytest.mark.parametrize("text", ["nemo,fp4", "nemo,shard=0", "nemo,shard=x", "nemo,"])
@@ -121,9 +133,8 @@ def test_only_what_cannot_fit_is_called_too_large() -> None:
 
 
 def test_every_device_has_a_chip_and_sources() -> None:
-    chips = {chip.name for chip in CHIPS}
-    with (TABLES / "devices.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    chips = {chip.name for chip in list_chips()}
+    rows = read_table("devices.csv")
     assert all(row["chip"] in chips and row["source"] and 0 < float(row["product_share"]) <= 1 for row in rows)
     for name, chip in (("NVIDIA GH200 480GB", "GH200"), ("NVIDIA GB200", "GB200"), ("AMD Instinct MI300X", "MI300X")):
         device = find_device(name)

@@ -1,10 +1,10 @@
 """Tests of the discrete simulation against closed forms and against schedule times without a network."""
 
 import pytest
+from schedule_oracle import simulate
 
 from hpcbench.parallel.schedule import SCHEDULES
 from hpcbench.predict.operations import BackgroundTransfer, BlockingTransfer, Compute, WaitForTransfer
-from hpcbench.predict.schedule import simulate
 from hpcbench.predict.simulator import DeadlockError, Simulation
 
 

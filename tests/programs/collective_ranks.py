@@ -38,6 +38,8 @@ FIXED = (
         "int4:32",
         "int4:32/256",
         "rotate64+int4:32/256",
+        "mxfp4:rceil",
+        "nvfp4",
         "zfp:8",
         "zfp:16",
     ),
@@ -113,7 +115,7 @@ def values(rank: int, n: int, dtype: torch.dtype = torch.float32) -> torch.Tenso
 
 
 def carry(plan: Plan, source: torch.Tensor, feedback: Feedback | None = None) -> Any:
-    """Return a function that carries out a plan with collectives on a rank. It returns result, counts and backend."""
+    """Return a function that executes a plan with collectives on a rank, and returns result, counts and backend."""
 
     def work(rank: int, backend: Counted) -> tuple[torch.Tensor, Tally, Counted]:
         call = CollectiveCarrier(backend, rank, plan.topology, HostOrder()).begin(

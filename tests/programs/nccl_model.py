@@ -1,10 +1,11 @@
 """A model of NCCL on top of the stream model. A collective runs on its own stream once all ranks have reached it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from stream_model import Cuda, Event, Model, Stream, StreamError, find_place
+from stream_model import Cuda, Event, Model, Stream, find_place
+from streams import Collectives
 from torch.utils._python_dispatch import _disable_current_modes
 
 from hpcbench.programs.stream_order import CudaOrder
@@ -35,28 +36,19 @@ class Handle:
         self.event.wait()
 
 
-@dataclass
-class Communicator:
+class Communicator(Collectives[Made]):
     """The collectives of all ranks of a group, in call order."""
 
-    model: Model
-    ranks: int
-    collectives: list[dict[int, Made]] = field(default_factory=list)
-
-    def check(self) -> None:
-        """Raise an error if a collective lacks a rank."""
-        for everyone in self.collectives:
-            if len(everyone) < self.ranks:
-                lacking = sorted(set(range(self.ranks)) - set(everyone))
-                places = ", ".join(collective.place for collective in everyone.values())
-                raise StreamError(f"ranks {lacking} never make the collective of {places}")
+    def __init__(self, model: Model, ranks: int) -> None:
+        super().__init__(ranks)
+        self.model = model
 
 
 class RankGroup:
     """A backend for one rank, with the methods of ProcessGroupNCCL that the carrier calls."""
 
     def __init__(self, communicator: Communicator, rank: int) -> None:
-        self._communicator, self._rank, self._count = communicator, rank, 0
+        self._communicator, self._rank = communicator, rank
         self._stream: Stream | None = None
 
     def alltoall_base(
@@ -70,7 +62,7 @@ class RankGroup:
         return self._make("all-gather", out, src, sizes, sizes)
 
     def _make(self, name: str, out: torch.Tensor, src: torch.Tensor, received: list[int], sent: list[int]) -> Handle:
-        model, ranks = self._communicator.model, self._communicator.ranks
+        communicator, model, me = self._communicator, self._communicator.model, self._rank
         assert out.dtype == src.dtype == torch.uint8
         place = find_place(f"{name} of rank {self._rank}")
         if self._stream is None:
@@ -78,18 +70,15 @@ class RankGroup:
         self._stream.wait_stream(model.current)
         with _disable_current_modes():
             collective = Made(name, received, sent, model._shadow(out), model._shadow(src), place)
-        if self._count == len(self._communicator.collectives):
-            self._communicator.collectives.append({})
-        everyone = self._communicator.collectives[self._count]
-        for peer, other in everyone.items():
-            if (other.name, other.sent[self._rank], other.received[self._rank]) != (name, received[peer], sent[peer]):
-                raise StreamError(f"collective {self._count} differs between ranks: {place}, and {other.place}")
-        everyone[self._rank] = collective
-        self._count += 1
+
+        def fits(other: Made, peer: int) -> bool:
+            return (other.name, other.sent[me], other.received[me]) == (name, received[peer], sent[peer])
+
+        everyone = communicator.join(me, collective, fits)
 
         def run() -> bool:
             collective.reached = True
-            if len(everyone) < ranks or not all(other.reached for other in everyone.values()):
+            if not communicator.can_run(everyone):
                 return False
             if not collective.done:  # for all ranks at once, because later work of a rank may modify what it has sent
                 for rank in everyone:

@@ -1,16 +1,15 @@
 """A strict model of CUDA streams, PyTorch's caching allocator and NCCL, with all ranks in one thread.
 
-Operations do not run when they are called. Each PyTorch operation on a tensor of the model is queued on the current
-stream and runs later, in an order constrained only by events and collectives. The model raises `StreamError`, which
-names both conflicting calls, if
+Streams, events and the order of accesses are those of `streams` (tests/comm). Each PyTorch operation on a tensor of the
+model is queued on the current stream and runs later. The model raises `StreamError`, which names both conflicting
+calls, if
 
 - two streams access the same memory, one of them writes, and no event orders the accesses;
 - memory is freed while a stream other than its allocation stream may still access it;
 - the host reads values that it has not waited for;
 - the collectives of two ranks differ in order or size, or a rank lacks a collective.
 
-The checks are deterministic, because they compare vector clocks when an operation is called, regardless of when it
-runs. Values are computed as well, in adversarial order. Memory contains poison before it is written and after it is
+Values are computed as well, in adversarial order. Memory contains poison before it is written and after it is
 freed.
 
 The model does not cover the GPU itself, PyTorch's futures on a GPU, or time.
@@ -18,12 +17,11 @@ The model does not cover the GPU itself, PyTorch's futures on a GPU, or time.
 
 import sys
 import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -31,43 +29,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "comm"))
+from streams import Event, Stream, StreamError, Streams, Use, Uses, find_place
+
 POISON = 0x5A
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
-_MODELS = ("stream_model.py", "nccl_model.py", "strict_nccl.py")
-_SKIPPED = (*_MODELS, "accelerator.py", "nccl.py", "stream_order.py", "contextlib.py")
-Clock = dict[str, int]
-"""Vector clock: the number of preceding operations on each stream."""
-
-
-class StreamError(AssertionError):
-    """Two unordered memory accesses. The message names both calls."""
-
-
-def find_place(what: str) -> str:
-    """Return the operation's name and the line of hpcbench or of a test that called it."""
-    frame = sys._getframe(1)
-    while frame is not None and (
-        Path(frame.f_code.co_filename).name in _SKIPPED or "/torch/" in frame.f_code.co_filename
-    ):
-        frame = frame.f_back  # type: ignore[assignment]
-    return f"{what} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame else what
-
-
-def merge(clock: Clock, other: Clock) -> None:
-    for stream, count in other.items():
-        clock[stream] = max(clock.get(stream, 0), count)
-
-
-@dataclass
-class Use:
-    """A memory access by an operation."""
-
-    stream: str
-    count: int
-    low: int
-    high: int
-    writes: bool
-    place: str
 
 
 @dataclass(eq=False)
@@ -78,65 +44,11 @@ class Block:
     stream: str
     buffer: np.ndarray
     place: str
-    uses: list[Use] = field(default_factory=list)
+    uses: Uses = field(default_factory=Uses)
 
     @property
     def start(self) -> int:
         return int(self.buffer.ctypes.data)
-
-
-class Stream:
-    """A work queue with the vector clock of all preceding work."""
-
-    def __init__(self, model: "Model", name: str) -> None:
-        self._model, self.name = model, name
-        self.clock: Clock = {name: 0}
-        self.todo: deque[tuple[str, Callable[[], bool]]] = deque()
-        self.done = 0
-        """Number of operations that have run."""
-        model.streams[name] = self
-
-    def put(self, place: str, run: Callable[[], bool]) -> int:
-        """Queue an operation, and return its number. `run` returns whether the operation could run."""
-        self.clock[self.name] += 1
-        merge(self.clock, self._model.host)
-        self.todo.append((place, run))
-        return self.clock[self.name]
-
-    def wait_event(self, event: "Event") -> None:
-        merge(self.clock, event.clock)
-        stream, count = event.stream, event.clock[event.stream.name]
-        self.put(find_place("wait"), lambda: stream.done >= count)
-
-    def wait_stream(self, other: "Stream") -> None:
-        self.wait_event(Event(self._model, other))
-
-
-class Event:
-    """A point in a stream, like torch.cuda.Event."""
-
-    def __init__(self, model: "Model", stream: Stream | None = None) -> None:
-        self._model = model
-        if stream is not None:
-            self.record(stream)
-
-    def record(self, stream: Stream | None = None) -> None:
-        self.stream = stream or self._model.current
-        self.clock = dict(self.stream.clock)
-
-    def query(self) -> bool:
-        """Return whether the stream has reached the point. If so, later work of the host is ordered after it."""
-        reached = self.stream.done >= self.clock[self.stream.name]
-        if reached:
-            merge(self._model.host, self.clock)
-        return reached
-
-    def elapsed_time(self, end: "Event") -> float:
-        assert self.query() and end.query(), "times of events that the stream has not reached"
-        return 1.0
-
-    def wait(self) -> None:
-        self._model.current.wait_event(self)
 
 
 class Cuda:
@@ -167,19 +79,17 @@ class Cuda:
         return self.capturing
 
 
-class Model(TorchDispatchMode):
+class Model(TorchDispatchMode, Streams):
     """The streams and memory of all ranks. Use `rank` to act as one rank, then `run` to execute the queued work."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.streams: dict[str, Stream] = {}
-        self.host: Clock = {}
+        TorchDispatchMode.__init__(self)
+        Streams.__init__(self)
         self._blocks: list[Block] = []
         self._late: list[str] = []
         """Errors found where raising is impossible."""
         self._callers: dict[int, Stream] = {}
         self._rank = 0
-        self.current: Stream
         self.groups: dict[str, list[list[Any]]] = defaultdict(list)
 
     def new_stream(self, name: str) -> Stream:
@@ -217,17 +127,8 @@ class Model(TorchDispatchMode):
     def run(self, seed: int) -> None:
         """Run all queued work. Seed 0 prefers the newest streams, 1 the oldest, and other seeds are random."""
         self.check()
-        order = Random(seed)
         with _disable_current_modes():
-            while pending := [stream for stream in self.streams.values() if stream.todo]:
-                turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
-                for stream in turns:
-                    if stream.todo[0][1]():
-                        stream.todo.popleft()
-                        stream.done += 1
-                        break
-                else:
-                    raise StreamError("no stream can continue: " + "; ".join(s.todo[0][0] for s in pending))
+            super().run(seed)
         self.check()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -263,7 +164,7 @@ class Model(TorchDispatchMode):
         return written, reads
 
     def _submit(self, what: str, reads: list[torch.Tensor], writes: list[torch.Tensor], run: Callable[[], Any]) -> None:
-        """Queue an operation on the current stream, and check its memory accesses against earlier ones."""
+        """Queue an operation on the current stream, and check its memory accesses against earlier accesses."""
 
         def work() -> bool:
             run()
@@ -283,11 +184,7 @@ class Model(TorchDispatchMode):
         low = tensor.data_ptr() - block.start
         reach = sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride(), strict=True))
         use = Use(stream.name, count, low, low + (reach + 1) * tensor.element_size(), writes, place)
-        for earlier in block.uses:
-            overlaps = earlier.low < use.high and use.low < earlier.high and (earlier.writes or writes)
-            if overlaps and earlier.count > stream.clock.get(earlier.stream, 0):
-                raise StreamError(f"no event orders {place} behind {earlier.place}")
-        block.uses.append(use)
+        block.uses.add(use, stream.clock)
 
     def _read_by_host(self, tensor: torch.Tensor, place: str) -> None:
         for use in self._block(tensor).uses:

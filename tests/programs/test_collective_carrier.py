@@ -1,4 +1,5 @@
-"""Tests of plans carried out with whole gloo collectives: bits of the plan, modeled bytes, and identical replicas."""
+"""Tests of plans that are executed with whole gloo collectives: bits of the plan, modeled bytes, and identical
+replicas."""
 
 import sys
 from itertools import pairwise

@@ -54,7 +54,7 @@ def calls(rank: int) -> DeviceCalls:
 
 
 def play(carrier: GlooCarrier, codec: str, operation: Operation, n: int, dtype: Any, ready: Any) -> None:
-    """Carry out a plan on device values or on a host array."""
+    """Execute a plan on device values or on a host array."""
     coder, kind = get_codec(codec), np.dtype(dtype)
     laid = plan(Request(operation, n, kind, Topology.flat(RANKS), coder, Algorithm.ENCODED))
     place, vector = (

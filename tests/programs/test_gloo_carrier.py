@@ -1,4 +1,4 @@
-"""Tests of plans carried out with messages like PyTorch's. Ranks are threads with queues instead of gloo."""
+"""Tests of plans executed with messages like PyTorch's. Ranks are threads that use queues instead of gloo."""
 
 import queue
 import threading

@@ -1,4 +1,4 @@
-"""Tests of user programs in containers. The launcher starts ranks inside the image; hpcbench stays outside."""
+"""Tests of user programs in containers. The launcher starts ranks inside the image, and hpcbench stays outside."""
 
 import json
 import os

@@ -86,7 +86,7 @@ def group() -> Iterator[dist.ProcessGroup]:
 
 
 def of_program(group: dist.ProcessGroup, scheme: NamedScheme, dimension: str, call: CallKind, n: int) -> Channel | None:
-    """Return the channel that `hpcbench run` uses to encode a call; None if the call is left to PyTorch."""
+    """Return the channel that `hpcbench run` uses to encode a call, or None if the call is left to PyTorch."""
     groups = Groups(min_bytes=0, lossy=["sums-outside-backward"])
     calls = GroupCalls(
         group, f"mesh_{dimension.lower()}", Interposition(scheme=scheme, groups=groups, out="."), Account()

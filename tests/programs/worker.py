@@ -289,6 +289,7 @@ def timed() -> list[float]:
 def rank(number: int, ranks: int, directory: Path) -> None:
     """Run one rank. This function never returns."""
     status = 1
+    torch.set_num_threads(1)
     try:
         dist.init_process_group(
             "gloo",
@@ -325,7 +326,6 @@ def rank(number: int, ranks: int, directory: Path) -> None:
 
 
 def main() -> int:
-    torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     if len(sys.argv) > 2:
         reports = []
@@ -334,7 +334,9 @@ def main() -> int:
             reports += [played.outcomes() for played in [Played(directory / str(k)) for k in tries]]
         (directory / "faults.json").write_text(json.dumps(reports), encoding="utf-8")
         return 0
-    torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
+    if torch.version.cuda is None:  # PyTorch for CUDA starts threads for autograd, which a fork does not copy
+        torch.set_num_threads(1)
+        torch.compile(nn.Linear(2, 2), backend="aot_eager")(torch.ones(2)).sum().backward()  # its imports, once for all
     played = Played(directory / "faults")
     ranks = []
     for number in range(RANKS):

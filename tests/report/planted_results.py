@@ -186,7 +186,10 @@ def _channel(run: Planted, asked: dict[str, Any], steps: int) -> dict[str, Any]:
 def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> Path:
     """Write a submission of completed runs, with a job for each repeat.
 
-    Returns ------- Path `root`.
+    Returns
+    -------
+    Path
+        `root`.
     """
     jobs: dict[str, list[str]] = {}
     for run in runs:

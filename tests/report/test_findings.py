@@ -44,12 +44,12 @@ def loss(*changes: float) -> LossFinding:
     [
         ((1.20, 1.21, 1.22), "faster", False),
         ((1.0020, 1.0021, 1.0022), "faster", False),
-        ((0.99, 1.00, 1.06), "not shown", False),
+        ((0.99, 1.00, 1.06), "inconclusive", False),
         ((0.998, 1.0, 1.001), "not faster", False),
         ((0.90, 0.91, 0.92), "not faster", True),
         # Within 3 %, and neither significantly faster nor significantly below a gain of 1 %.
         ((0.995, 1.012, 1.01, 1.002), "as fast", False),
-        ((1.5,), "not shown", False),
+        ((1.5,), "inconclusive", False),
     ],
 )
 def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> None:
@@ -61,16 +61,16 @@ def test_words_of_speed(ratios: tuple[float, ...], shown: str, slower: bool) -> 
 @pytest.mark.parametrize(
     ("changes", "shown", "side"),
     [
-        ((0.0, 0.0, 0.0), "as good", None),
-        ((-0.002, 0.001, 0.002), "as good", None),
-        ((0.0050, 0.0052, 0.0051), "as good", None),
+        ((0.0, 0.0, 0.0), "no worse", None),
+        ((-0.002, 0.001, 0.002), "no worse", None),
+        ((0.0050, 0.0052, 0.0051), "no worse", None),
         ((0.10, 0.11, 0.12), "worse", "worse"),
         ((-0.10, -0.11, -0.12), "better", "better"),
         # A significant difference, but not significantly beyond the margin.
-        ((0.0205, 0.021, 0.0195), "not shown", None),
+        ((0.0205, 0.021, 0.0195), "inconclusive", None),
         # Neither a significant difference nor equivalence.
-        ((-0.02, 0.01, 0.03), "not shown", None),
-        ((0.0,), "not shown", None),
+        ((-0.02, 0.01, 0.03), "inconclusive", None),
+        ((0.0,), "inconclusive", None),
     ],
 )
 def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None) -> None:
@@ -92,7 +92,7 @@ def test_a_speed_is_judged_by_its_intervals() -> None:
         elif near.high < 1 + MARGIN:
             word = "not faster"
         else:
-            word = "as fast" if near.low > 1 / (1 + AS_FAST) and near.high < 1 + AS_FAST else "not shown"
+            word = "as fast" if near.low > 1 / (1 + AS_FAST) and near.high < 1 + AS_FAST else "inconclusive"
         assert shown.shown == word
         seen.add(word)
     assert len(seen) == 4
@@ -101,13 +101,13 @@ def test_a_speed_is_judged_by_its_intervals() -> None:
 def test_the_same_pairs_show_less_with_a_smaller_share() -> None:
     test = SpeedTest.of([(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)], MARGIN)
     alone, among = test.finding(share(3)), test.finding(share(3) / 4)
-    assert (alone.shown, among.shown) == ("faster", "not shown")
+    assert (alone.shown, among.shown) == ("faster", "inconclusive")
     assert alone.equal is not None and among.equal is not None
     assert alone.equal.adjusted == pytest.approx(alone.equal.raw)
     assert among.equal.adjusted == pytest.approx(4 * among.equal.raw)
     # Intervals are not corrected for multiple comparisons.
     assert (among.low, among.high) == (alone.low, alone.high)
-    assert test.finding(0.0).shown == "not shown", "without a share nothing is asked"
+    assert test.finding(0.0).shown == "inconclusive", "without a share nothing is asked"
 
 
 def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
@@ -118,12 +118,13 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, the finding follows from the interval. Together with inconclusive comparisons, fewer are significant."""
+    """Alone, the finding follows from the interval. If it is part of a family with inconclusive comparisons, it is no
+    longer significant."""
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
     among = compare_speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
-    assert among["a"].shown == "not shown" and among["lone"].equal is None
+    assert among["a"].shown == "inconclusive" and among["lone"].equal is None
     assert among["a"].equal is not None and among["a"].equal.level == pytest.approx(LEVEL / 4)
 
 
@@ -146,13 +147,13 @@ def test_the_question_says_which_share_decides() -> None:
             assert equal is not None and equal.rejects == differs
         losses = LossTest.of([(2 + rng.gauss(0.03, 0.02), 2.0) for _ in range(rng.randint(2, 9))], 0.02)
         assert losses.question is not None
-        assert losses.finding(1.001 * losses.question.complete).shown != "not shown"
-        assert losses.finding(0.999 * losses.question.complete).shown == "not shown"
+        assert losses.finding(1.001 * losses.question.complete).shown != "inconclusive"
+        assert losses.finding(0.999 * losses.question.complete).shown == "inconclusive"
 
 
 def test_repeats_that_would_be_enough_are_looks() -> None:
     few = speed(1.02, 1.05, 1.03, 0.99)
-    assert few.shown == "not shown" and few.enough in LOOKS and few.enough > 4
+    assert few.shown == "inconclusive" and few.enough in LOOKS and few.enough > 4
     assert speed(1.20, 1.21, 1.22).enough is None
     assert speed(0.2, 1.0, 5.2).enough is None, "as the pairs scatter, no number is enough"
     close = loss(-0.02, 0.01, 0.03)
@@ -162,7 +163,7 @@ def test_repeats_that_would_be_enough_are_looks() -> None:
 def test_the_worst_pair_is_held_against_the_margin() -> None:
     assert loss(0.001, -0.001, 0.002).steady
     spiked = loss(*([0.0] * 40), 0.1)
-    assert (spiked.shown, spiked.steady, spiked.worst) == ("as good", False, pytest.approx(0.1))
+    assert (spiked.shown, spiked.steady, spiked.worst) == ("no worse", False, pytest.approx(0.1))
 
 
 @dataclass
@@ -202,11 +203,11 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
             wrong_speed |= shown.shown == "faster" and speed <= 0
             wrong_speed |= shown.shown == "not faster" and speed >= margins[0]
             wrong_speed |= shown.slower and speed >= 0
-            wrong_loss |= change.shown == "as good" and abs(loss) >= margins[1]
+            wrong_loss |= change.shown == "no worse" and abs(loss) >= margins[1]
             wrong_speed |= shown.shown == "as fast" and abs(speed) >= math.log1p(AS_FAST)
             wrong_loss |= {"worse": loss < margins[1], "better": loss > -margins[1], None: False}[change.side]
             right_speed += shown.shown in (("faster",) if speed > 0 else ("not faster", "as fast"))
-            right_loss += change.shown == ("as good" if not loss else "worse" if loss > 0 else "better")
+            right_loss += change.shown == ("no worse" if not loss else "worse" if loss > 0 else "better")
         false_speed += wrong_speed
         false_loss += wrong_loss
         false_any += wrong_speed or wrong_loss

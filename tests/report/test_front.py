@@ -259,7 +259,7 @@ def test_a_codec_that_never_ran_is_no_evidence(tmp_path: Path) -> None:
     assert any(sentence.startswith("Codec never ran: naive-zfp8. 0 % of the bytes") for sentence in answer_lines)
     assert "naive-zfp8" not in compute_front(cell).schemes
     rows = entries(build(sections), "comparison")
-    assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster and as good"
+    assert rows["naive-zfp8"]["verdict"].value == "codec never ran: faster, loss no worse"
     assert rows["naive-zfp8"]["verdict"].tone == "warning"
     shown = {name: row["coded_part"].shown for name, row in rows.items()}
     assert shown == {

@@ -1,4 +1,4 @@
-"""Tests of `hpcbench history`: an injected regression is found in stored submissions, and no other."""
+"""Tests of `hpcbench history`: an injected regression is found in stored submissions, without false alarms."""
 
 import json
 import random

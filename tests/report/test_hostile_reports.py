@@ -126,7 +126,7 @@ def test_json_is_strict_and_plain(root: Path) -> None:
     out = write_report(root, "json")
     assert out.isascii()
     document = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert document["schema"] == 4
+    assert document["schema"] == 5
     assert [cell["runs"][0]["reason"] for cell in document["submissions"][0]["cells"]][1].startswith("[red]x")
 
 

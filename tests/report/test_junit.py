@@ -1,6 +1,9 @@
 """Tests of JUnit XML: the result for each run state, and for thresholds."""
 
 import json
+import math
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -8,8 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from planted_results import Planted, write, write_marker
 
+from hpcbench.contract.criteria import QuantityBound
 from hpcbench.contract.state import JobSummary
 from hpcbench.report.main import report
+from hpcbench.report.sections import read
+from hpcbench.report.thresholds import check_thresholds, decide_mean
 
 RUNS = [
     Planted("baseline", 1, 0.4, 2.70),
@@ -116,3 +122,73 @@ def test_what_is_broken_goes_before_what_is_not_known(tmp_path: Path, capsys: py
     _, result = cases(root, capsys)
     tags = {name: element.tag for name, element in result.items() if element is not None}
     assert tags == {**dict.fromkeys((run.id for run in RUNS), "error"), "r2-mzhybrid": "failure"}
+
+
+def spread(speeds: dict[str, list[float]]) -> list[Planted]:
+    """Return runs with the given samples/s (a step has 8 samples)."""
+    return [
+        Planted(scheme, repeat, 8 / speed, 2.7)
+        for scheme, values in speeds.items()
+        for repeat, speed in enumerate(values, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "threshold", "state"),
+    [
+        # 95 % of 20 is 19. One-sided t tests on logarithms; the bounds were computed with SciPy.
+        ([20.0, 20.2, 19.8], {"reference": 20, "min": 0.95}, "met"),
+        ([20.0, 21.5, 18.5], {"reference": 20, "min": 0.95}, "inconclusive"),
+        ([17.0, 17.2, 16.8], {"reference": 20, "min": 0.95}, "violated"),
+        ([20.0], {"reference": 20, "min": 0.95}, "inconclusive"),
+        ([20.0, 20.0], {"min": 20.0, "max": 20.0}, "met"),
+        ([20.0, 20.2, 19.8], {"min": 19, "max": 21}, "met"),
+        ([20.0, 20.2, 19.8], {"min": 19, "max": 20.1}, "inconclusive"),
+        ([20.0, 20.2, 19.8], {"max": 19.5}, "violated"),
+    ],
+)
+def test_a_threshold_with_a_confidence_has_three_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], speeds: list[float], threshold: dict[str, Any], state: str
+) -> None:
+    root = submission(
+        tmp_path, [{"quantity": "samples_per_s", "confidence": 0.95, **threshold}], spread({"baseline": speeds})
+    )
+    (_, cells) = read([root]).sections[0]
+    (result,) = check_thresholds(cells, [QuantityBound(quantity="samples_per_s", confidence=0.95, **threshold)])
+    assert (result.state, len(result.runs)) == (state, len(speeds))
+    status, elements = cases(root, capsys)
+    element = elements.pop("baseline: samples_per_s")
+    assert set(elements.values()) == {None} and status == int(state != "met")
+    assert (element is not None and element.tag) == {"met": False, "violated": "failure"}.get(state, "error")
+    assert report([root]) == status
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"Thresholds with a confidence: 1 {state}." in out
+    assert (f"at 95 %: {state}" in out) == (state != "met")
+
+
+def test_the_bounds_of_a_mean_are_those_of_scipy(tmp_path: Path) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    values = [20.0, 21.5, 18.5, 20.4]
+    root = submission(tmp_path, [], spread({"baseline": values}))
+    (_, cells) = read([root]).sections[0]
+    (result,) = check_thresholds(cells, [QuantityBound(quantity="samples_per_s", min=1, confidence=0.9)])
+    logs = [math.log(value) for value in values]
+    low, high = stats.t.interval(0.8, 3, sum(logs) / 4, stats.sem(logs))
+    assert result.interval is not None
+    assert (result.interval.low, result.interval.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-4)
+
+
+def test_a_machine_at_the_bound_is_accepted_in_at_most_5_percent(tmp_path: Path) -> None:
+    """A mean exactly at the bound is neither met nor violated more often than the confidence allows."""
+    rng, threshold = random.Random(7), QuantityBound(quantity="loss", min=1.0, confidence=0.95)
+    states = Counter(decide_mean((), threshold, [rng.gauss(1, 0.05) for _ in range(4)]).state for _ in range(2000))
+    assert 0.03 < states["met"] / 2000 < 0.07 and 0.03 < states["violated"] / 2000 < 0.07
+
+
+def test_a_comparison_with_the_baseline_needs_pairs(tmp_path: Path) -> None:
+    runs = spread({"baseline": [20.0, 10.0, 15.0], "mzhybrid": [30.0, 15.1, 22.4]})
+    root = submission(tmp_path, [], runs)
+    (_, cells) = read([root]).sections[0]
+    bound = QuantityBound(quantity="speed_ratio", min=1.4, confidence=0.95, scheme="mzhybrid")
+    (result,) = check_thresholds(cells, [bound])
+    assert result.state == "met", "pairs scatter by 1 %, the speeds themselves by 30 %"

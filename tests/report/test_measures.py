@@ -51,7 +51,7 @@ def planted(tmp_path: Path, run: Planted) -> Measures:
 
 
 def test_mfu_by_hand() -> None:
-    """62.4 TFLOP/s on a chip with 312 TFLOP/s are a fifth; 78 executed TFLOP/s are a quarter."""
+    """62.4 TFLOP/s on a chip with 312 TFLOP/s are a fifth, and 78 executed TFLOP/s are a quarter."""
     run = foreign(seconds=[0.5] * 4, model_flops_per_rank=[62.4e12] * 4, hardware_flops_per_rank=[78e12] * 4)
     measures = measure(on_gpus(run, [GPU, GPU], train={"precision": "bf16"}))
     assert (measures.chip, measures.peak) == (GPU, 312e12)
@@ -117,7 +117,7 @@ def test_peaks_are_what_their_units_do_a_clock(name: str, units: int, per_clock:
 
 
 def test_no_name_is_of_two_chips() -> None:
-    for chip in chips.CHIPS:
+    for chip in chips.list_chips():
         assert chip.peak("fp16") and chip.peak("fp64")
         assert chip.peak("fp8") is None
     names = [
@@ -128,7 +128,7 @@ def test_no_name_is_of_two_chips() -> None:
         "NVIDIA GB200",
         "AMD Instinct MI100",
     ]
-    selected = [[chip.name for chip in chips.CHIPS if re.fullmatch(chip.pattern, name)] for name in names]
+    selected = [[chip.name for chip in chips.list_chips() if re.fullmatch(chip.pattern, name)] for name in names]
     assert [len(item) for item in selected] == [1] * len(names)
 
 

@@ -57,7 +57,7 @@ def test_logs_of_a_name_are_repeats_in_the_order_given(tmp_path: Path, base: lis
     assert row.speed.pairs == 3 and row.speed.estimate == pytest.approx(1.25, rel=1e-3)
     assert row.speed.low == pytest.approx(1.25, rel=1e-3)
     assert row.loss.estimate == pytest.approx(0.001) and row.loss.high == pytest.approx(0.001, rel=1e-6)
-    assert row.verdict == "faster and as good"
+    assert row.verdict == "faster, loss no worse"
     swapped = cell(named(baseline=base, zfp=zfp[::-1])).row("zfp")
     assert swapped is not None and swapped.speed is not None and swapped.speed.low is not None
     assert swapped.speed.low < 1.22

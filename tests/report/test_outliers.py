@@ -1,4 +1,4 @@
-"""Tests that outlier nodes and allocations are named, and no others."""
+"""Tests that only outlier nodes and allocations are named."""
 
 import random
 from dataclasses import replace

@@ -10,11 +10,11 @@ import pytest
 from exported import READ
 from planted_results import Planted, write
 from report_tables import entries
+from schedule_oracle import simulate
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
 from hpcbench.parallel.schedule import SCHEDULES
-from hpcbench.predict import schedule as simulated
 from hpcbench.present.document import Entry, Table
 from hpcbench.present.rich_text import write as as_text
 from hpcbench.report.build import build
@@ -34,7 +34,7 @@ def stages(
 ) -> list[dict[str, Any]]:
     """Return measurements of a schedule with instant messages. Finished stages wait for the others in the reduction."""
     parts = p * v
-    line = simulated.simulate(
+    line = simulate(
         SCHEDULES[name], microbatches=m, forward_s=[forward] * parts, backward_s=[backward] * parts, stages=p
     )
     rows = []
@@ -82,7 +82,7 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     ("name", "p", "m", "v"), [("gpipe", 4, 4, 1), ("1f1b", 2, 4, 1), ("1f1b", 4, 8, 1), ("interleaved", 4, 8, 2)]
 )
 def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: str, p: int, m: int, v: int) -> None:
-    """The simulation uses the actions of the schedule; the closed form does not."""
+    """The simulation uses the actions of the schedule, whereas the closed form does not."""
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     set_up(root, layout={"dp": 2, "tp": 4 // p, "pp": p, "chunks": v}, train={"global_batch": 4 * m, "micro_batch": 2})
     rows = stages(name, p, m, v)

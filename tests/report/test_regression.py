@@ -12,7 +12,7 @@ from planted_results import Planted, write, write_marker
 from hpcbench.errors import UserError
 from hpcbench.report.changes import Change, list_changes, list_differing_settings
 from hpcbench.report.compare import Cell
-from hpcbench.report.findings import NOT_SHOWN
+from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
@@ -40,17 +40,17 @@ def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[st
     return {change.scheme: change for change in list_changes(new, old, new[0].criteria)}
 
 
-def test_the_same_again_is_as_fast_and_as_good(tmp_path: Path) -> None:
+def test_the_same_again_is_as_fast_and_no_worse(tmp_path: Path) -> None:
     changes_by_scheme = compared(tmp_path, planted(SCHEMES, shift=0.001), planted(SCHEMES))
-    assert {change.verdict for change in changes_by_scheme.values()} == {"as fast, equal loss"}
+    assert {change.verdict for change in changes_by_scheme.values()} == {"as fast, loss no worse"}
     assert not any(change.bad or change.good for change in changes_by_scheme.values())
 
 
 def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.44, 2.75), "mzhybrid": (0.45, 2.80)}
     changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert changes_by_scheme["naive-zfp8"].verdict == "slower, equal loss"
-    assert changes_by_scheme["mzhybrid"].verdict == "worse loss, as fast"
+    assert changes_by_scheme["naive-zfp8"].verdict == "slower, loss no worse"
+    assert changes_by_scheme["mzhybrid"].verdict == "loss worse, as fast"
     assert (
         changes_by_scheme["naive-zfp8"].bad
         and changes_by_scheme["mzhybrid"].bad
@@ -63,7 +63,7 @@ def test_slower_and_worse_are_bad_and_named(tmp_path: Path) -> None:
 def test_faster_and_better_are_good(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.36, 2.65)}
     changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
-    assert changes_by_scheme["naive-zfp8"].verdict == "faster, better loss" and changes_by_scheme["naive-zfp8"].good
+    assert changes_by_scheme["naive-zfp8"].verdict == "faster, loss better" and changes_by_scheme["naive-zfp8"].good
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_broke_or_is_missing_is_bad_and_what_is_new_is_not(tmp_path: Path) 
 def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
     now = [run for run in planted({**SCHEMES, "mzhybrid": (0.9, 3.0)}) if run.repeat == 1]
     changes_by_scheme = compared(tmp_path, now, [run for run in planted(SCHEMES) if run.repeat == 1])
-    assert {change.verdict for change in changes_by_scheme.values()} == {f"speed and loss {NOT_SHOWN}"}
+    assert {change.verdict for change in changes_by_scheme.values()} == {f"speed and loss {INCONCLUSIVE}"}
 
 
 def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path)
 def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
     """Squares of the values overflow."""
     absurd = [replace(run, loss=1e200 * run.repeat) for run in planted(SCHEMES)]
-    assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"not shown"}
+    assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"inconclusive"}
 
 
 def test_settings_that_differ_are_named(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_command_prints_it_in_each_format_and_ends_with_its_status(
     new, old = write(tmp_path / "new", planted(slower)), write(tmp_path / "old", planted(SCHEMES))
     assert report([new], against=old) == 1
     out = capsys.readouterr().out
-    assert "Worse than before: naive-zfp8 (slower, equal loss)." in out
+    assert "Worse than before: naive-zfp8 (slower, loss no worse)." in out
     assert "0.91 (0.91 to 0.91)" in out
     assert report([old], "md", against=old) == 0
     assert "Nothing is significantly worse than before." in capsys.readouterr().out
@@ -248,7 +248,7 @@ def test_what_is_better_is_not_undecided_too(tmp_path: Path, capsys: pytest.Capt
     then = [Planted("baseline", k + 1, 0.5 * SCATTER[k], 2.7) for k in range(4)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", then))
     out = capsys.readouterr().out
-    assert f"Better than before: baseline (faster; loss {NOT_SHOWN})." in out
+    assert f"Better than before: baseline (faster; loss {INCONCLUSIVE})." in out
     assert "Nothing is significantly worse than before." in out
     assert "Inconclusive:" not in out and "No change is significant" not in out
 

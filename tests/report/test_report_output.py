@@ -11,7 +11,7 @@ from planted_results import Planted, write
 from hpcbench.errors import UserError
 from hpcbench.present.notation import flops_unit, parameters, significant
 from hpcbench.report.build import MOST_NOTES, resolve_tables
-from hpcbench.report.findings import NOT_SHOWN
+from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
 
@@ -33,7 +33,7 @@ On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression does not pay: 
 
 scheme       verdict                           samples/s   vs baseline (95 % CI)   loss (valid)          vs baseline (95 % CI)   wire/message
 baseline                                           25.30                       -         2.7110                              -          1.000
-naive-zfp8   ? worse loss, not faster [abcd]       12.55     0.50 (0.45 to 0.55)         2.9510   +0.2400 (+0.2400 to +0.2400)          0.280
+naive-zfp8   ? not faster, loss worse [abcd]       12.55     0.50 (0.45 to 0.55)         2.9510   +0.2400 (+0.2400 to +0.2400)          0.280
 mzhybrid     not faster [abcde]                    16.00     0.63 (0.54 to 0.74)         2.7120   +0.0010 (+0.0010 to +0.0010)          0.700
 
 [a] fewer than 5 pairs of runs, [b] fewer than 100 counted steps, [c] the loss still falls, [d] ranks shared cores, [e] rare failures not excluded
@@ -51,7 +51,7 @@ all schemes are slower than the baseline.
 
 scheme      verdict                          samples/s  vs baseline (95 % CI)
 baseline                                         25.30                      -
-naive-zfp8  ? worse loss, not faster [abcd]      12.55    0.50 (0.45 to 0.55)
+naive-zfp8  ? not faster, loss worse [abcd]      12.55    0.50 (0.45 to 0.55)
 mzhybrid    not faster [abcde]                   16.00    0.63 (0.54 to 0.74)
 
 scheme      loss (valid)         vs baseline (95 % CI)  wire/message
@@ -74,7 +74,7 @@ MARKDOWN = """\
 | scheme | verdict | samples/s | vs baseline (95 % CI) | loss (valid) | vs baseline (95 % CI) | wire/message |
 | --- | --- | ---: | ---: | ---: | ---: | ---: |
 | baseline |  | 25.30 | - | 2.7110 | - | 1.000 |
-| naive-zfp8 | worse loss, not faster \\[abcd\\] | 12.55 | 0.50 (0.45 to 0.55) | 2.9510 | +0.2400 (+0.2400 to +0.2400) | 0.280 |
+| naive-zfp8 | not faster, loss worse \\[abcd\\] | 12.55 | 0.50 (0.45 to 0.55) | 2.9510 | +0.2400 (+0.2400 to +0.2400) | 0.280 |
 | mzhybrid | not faster \\[abcde\\] | 16.00 | 0.63 (0.54 to 0.74) | 2.7120 | +0.0010 (+0.0010 to +0.0010) | 0.700 |
 
 - \\[a\\] fewer than 5 pairs of runs, \\[b\\] fewer than 100 counted steps, \\[c\\] the loss still falls, \\[d\\] ranks shared cores, \\[e\\] rare failures not excluded
@@ -95,7 +95,7 @@ LATEX = r"""% Needs \usepackage{booktabs}.
 scheme & verdict & samples/s & vs baseline (95 \% CI) \\
 \midrule
 baseline &  & 25.30 & -- \\
-naive-zfp8 & worse loss, not faster {[}abcd{]} & 12.55 & 0.50 (0.45 to 0.55) \\
+naive-zfp8 & not faster, loss worse {[}abcd{]} & 12.55 & 0.50 (0.45 to 0.55) \\
 mzhybrid & not faster {[}abcde{]} & 16.00 & 0.63 (0.54 to 0.74) \\
 \bottomrule
 \end{tabular}
@@ -158,7 +158,7 @@ def test_long_names_do_not_break_eighty_columns(
     report([tmp_path])
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert NOT_SHOWN in out
+    assert INCONCLUSIVE in out
 
 
 def test_into_a_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,7 +331,7 @@ def test_json_has_everything_unrounded(root: Path, capsys: pytest.CaptureFixture
     assert runs["r1-baseline"]["environment"]["mpi"] == "MPICH 5.0.2"
     assert runs["r2-mzhybrid"]["state"] == "nan"
     assert runs["r2-mzhybrid"]["diverged_at"] == 4
-    assert document["schema"] == 4
+    assert document["schema"] == 5
     assert runs["r1-baseline"]["dimensions"][0]["dimension"] == "DP"
     assert schemes["naive-zfp8"]["loss_in_time_difference"]["pairs"] == 2
 

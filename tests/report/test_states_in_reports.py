@@ -27,7 +27,7 @@ class Fate:
     reason: str
     job: State = State.COMPLETED
     keep: int | None = None
-    """Remaining lines of its log. An empty list means that the log is missing; None keeps all lines."""
+    """Remaining lines of its log. An empty list means that the log is missing, and None keeps all lines."""
     tail: str = ""
     """What follows them."""
     exit: int | None = None

@@ -38,7 +38,7 @@ def test_the_overview_has_gain_interval_and_verdict_of_each_cell_and_comes_first
         assert row["speed_ratio"].value == pytest.approx(gain, rel=0.01)
         low, high = row["speed_ratio"].shown.partition("(")[2].rstrip(")").split(" to ")
         assert float(low) <= gain * 1.01 and float(high) >= gain * 0.99
-        assert row["verdict"].value == "faster and as good"
+        assert row["verdict"].value == "faster, loss no worse"
     assert [chapter.title.split(", ")[2] for chapter in document.chapters[1:]] == list(rows)
 
 

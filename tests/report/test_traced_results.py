@@ -58,7 +58,7 @@ def figures(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def source(root: Path, **wanted: Any) -> str:
-    """Return the line that a row of the export names."""
+    """Return the log line to which a row of the export refers."""
     path = root.parent / "records.jsonl"
     report([root], "csv", root.parent / "report.csv", exports=[path])
     rows = [json.loads(line) for line in path.read_text().splitlines()]

@@ -48,29 +48,31 @@ def verdicts(root: Path) -> dict[str, str]:
 
 
 def test_every_pair_of_findings_has_its_verdict() -> None:
-    assert resolve_verdict("faster", "as good").text == "faster and as good"
-    assert resolve_verdict("faster", "better").text == "faster and as good"
-    assert resolve_verdict("faster", "not shown").text == "faster, loss not shown (too few repeats)"
-    for loss in ("better", "as good", "not shown", None):
+    assert resolve_verdict("faster", "no worse").text == "faster, loss no worse"
+    assert resolve_verdict("faster", "better").text == "faster, loss no worse"
+    assert resolve_verdict("faster", "inconclusive").text == "faster, loss inconclusive"
+    for loss in ("better", "no worse", "inconclusive", None):
         assert resolve_verdict("not faster", loss).text == "not faster"  # type: ignore[arg-type]
-        assert resolve_verdict("not shown", loss).text == "not shown (too few repeats)"  # type: ignore[arg-type]
+        assert resolve_verdict("inconclusive", loss).text == "inconclusive"  # type: ignore[arg-type]
 
 
 def test_what_is_as_fast_is_said_and_a_failed_pair_is_no_good_loss() -> None:
-    assert resolve_verdict("as fast", "as good").text == resolve_verdict("as fast", None).text == "as fast (within 3 %)"
-    assert resolve_verdict("as fast", "worse").text == "worse loss, as fast (within 3 %)"
-    assert resolve_verdict("faster", "as good", steady=False).text == "faster, as good only on average"
-    assert resolve_verdict("not faster", "as good", steady=False).text == "not faster"
-    assert resolve_verdict("not shown", "as good", near=True).text == "about as fast, inconclusive"
-    assert resolve_verdict("faster", "not shown", near=True).text == "faster, loss not shown (too few repeats)"
+    assert (
+        resolve_verdict("as fast", "no worse").text == resolve_verdict("as fast", None).text == "as fast (within 3 %)"
+    )
+    assert resolve_verdict("as fast", "worse").text == "as fast (within 3 %), loss worse"
+    assert resolve_verdict("faster", "no worse", steady=False).text == "faster, loss no worse on average only"
+    assert resolve_verdict("not faster", "no worse", steady=False).text == "not faster"
+    assert resolve_verdict("inconclusive", "no worse", near=True).text == "about as fast, inconclusive"
+    assert resolve_verdict("faster", "inconclusive", near=True).text == "faster, loss inconclusive"
 
 
 def test_a_worse_loss_is_said_first_whatever_the_speed() -> None:
-    values_by_name = {speed: resolve_verdict(speed, "worse") for speed in ("faster", "not faster", "not shown")}  # type: ignore[arg-type]
+    values_by_name = {speed: resolve_verdict(speed, "worse") for speed in ("faster", "not faster", "inconclusive")}  # type: ignore[arg-type]
     assert {speed: outcome.text for speed, outcome in values_by_name.items()} == {
-        "faster": "worse loss, but faster",
-        "not faster": "worse loss, not faster",
-        "not shown": "worse loss, speed not shown",
+        "faster": "faster, but the loss is worse",
+        "not faster": "not faster, loss worse",
+        "inconclusive": "speed inconclusive, loss worse",
     }
     assert {(outcome.group, outcome.tone) for outcome in values_by_name.values()} == {("worse", "warning")}
 
@@ -82,8 +84,8 @@ def test_planted_truths_are_found(tmp_path: Path) -> None:
     )
     assert verdicts(root) == {
         "baseline": "",
-        "naive-zfp8": "worse loss, but faster",
-        "mzhybrid": "faster and as good",
+        "naive-zfp8": "faster, but the loss is worse",
+        "mzhybrid": "faster, loss no worse",
         "naive-mpc": "not faster",
     }
     compared_cell = cell(root)
@@ -122,22 +124,22 @@ def test_swapped_pairs_change_the_answer(tmp_path: Path) -> None:
         for k in range(3)
         for s, t in (("baseline", 0.2), ("mzhybrid", 0.17))
     ]
-    assert verdicts(write(tmp_path / "001", runs))["mzhybrid"] == "faster and as good"
+    assert verdicts(write(tmp_path / "001", runs))["mzhybrid"] == "faster, loss no worse"
     for run in runs:
         if run.scheme == "mzhybrid":
             run.repeat = run.repeat % 3 + 1
-    assert verdicts(write(tmp_path / "002", runs))["mzhybrid"] == "not shown (too few repeats)"
+    assert verdicts(write(tmp_path / "002", runs))["mzhybrid"] == "inconclusive"
 
 
 def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.02, 2.7)}, repeats=1))
-    assert verdicts(root)["mzhybrid"] == "not shown (too few repeats)"
+    assert verdicts(root)["mzhybrid"] == "inconclusive"
     row = cell(root).row("mzhybrid")
     assert row is not None and row.speed is not None
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
     answer_text = " ".join(answer(cell(root), "local"))
     assert (
-        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise `repeats:`"
+        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise repeats:"
         in answer_text
     )
     assert "(number of pairs: 1)" in answer_text and "one pair has no interval" in answer_text
@@ -167,7 +169,7 @@ def test_cells_are_not_mixed(tmp_path: Path) -> None:
     ]
     row, two = cells(write(tmp_path / "001", runs))
     assert (row.values, row.rows[1].verdict) == ({"nodes": 1}, "not faster")
-    assert (two.values, two.rows[1].verdict) == ({"nodes": 2}, "faster and as good")
+    assert (two.values, two.rows[1].verdict) == ({"nodes": 2}, "faster, loss no worse")
 
 
 def fail(root: Path, run: str, status: int, keep: int = 9) -> None:
@@ -194,7 +196,7 @@ def test_divergence_is_the_verdict(tmp_path: Path) -> None:
         diverge(root, f"r{k}-naive-zfp8", 7)
     verdict_by_scheme = verdicts(root)
     assert verdict_by_scheme["naive-zfp8"] == "diverged (NaN at step 7)"
-    assert verdict_by_scheme["mzhybrid"] == "faster and as good"
+    assert verdict_by_scheme["mzhybrid"] == "faster, loss no worse"
     row = cell(root).row("naive-zfp8")
     assert row is not None and row.speed is None and row.partial
     assert row.loss_valid != row.loss_valid
@@ -422,12 +424,12 @@ def test_each_change_of_loss_has_its_words(tmp_path: Path) -> None:
     ]
     rows = cell(write(tmp_path, runs)).rows[1:]
     shown = {row.scheme: row.loss_shown for row in rows}
-    assert shown == {"better": "better", "close": "as good", "alike": "as good", "worse": "worse"}
+    assert shown == {"better": "better", "close": "no worse", "alike": "no worse", "worse": "worse"}
     # All ran equally fast, so losses at equal time are those of the last step. Because no speed differs significantly,
     # # none of the level remains for them.
     in_time = {row.scheme: (round(row.loss_in_time.estimate, 4), row.loss_in_time.shown) for row in rows}
     changes = {"better": -0.2, "close": 0.005, "alike": 0.0, "worse": 0.2}
-    assert in_time == {scheme: (change, "not shown") for scheme, change in changes.items()}
+    assert in_time == {scheme: (change, "inconclusive") for scheme, change in changes.items()}
 
 
 def test_a_faster_scheme_gains_at_equal_time_what_it_loses_at_equal_steps(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Tests of jobs that Slurm without accounting has forgotten.
 
-Ends come from status files; without them, no job succeeds.
+The end of a job is read from its status file. Without a status file, no job is considered successful.
 """
 
 from pathlib import Path

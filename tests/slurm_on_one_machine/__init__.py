@@ -62,17 +62,31 @@ def why_not(accounting: bool = True) -> str | None:
 class Cluster:
     """A cluster of nodes ``n1``, ``n2``, ..., used as a context manager. Several clusters may exist at a time.
 
-    Parameters ---------- nodes Number of nodes, 1 to 50. cpus, memory, gpus CPUs, memory in MiB and GPUs that each node
-    claims. accounting Whether to start a database, which ``sacct`` needs. The start takes two seconds. partitions Name
-    and options of each partition, in the syntax of slurm.conf. The first partition is the default. By default, the
-    partitions are ``batch`` and ``urgent``; jobs in ``urgent`` preempt jobs in ``batch``, which are requeued. settings
-    Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
+    Parameters
+    ----------
+    nodes
+        Number of nodes, 1 to 50.
+    cpus, memory, gpus
+        CPUs, memory in MiB and GPUs that each node claims.
+    accounting
+        Whether to start a database, which ``sacct`` needs. The start takes two seconds.
+    partitions
+        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. By default,
+        the partitions are ``batch`` and ``urgent``; jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
+    settings
+        Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
 
-    Attributes ---------- environment : dict of str to str Variables that clients need in addition to their own.
-    directory : Path Directory of the cluster. ``log/`` contains a file for each daemon.
+    Attributes
+    ----------
+    environment : dict of str to str
+        Variables that clients need in addition to their own.
+    directory : Path
+        Directory of the cluster. ``log/`` contains a file for each daemon.
 
-    Raises ------ UserError An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not
-    start.
+    Raises
+    ------
+    UserError
+        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not start.
     """
 
     def __init__(
@@ -122,13 +136,21 @@ class Cluster:
         cwd: Path | None = None,
         check: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a client, or a program that calls one.
+        """Run a Slurm client, or a program that calls a client.
 
-        Parameters ---------- environment Variables in addition to this process's own and those of the cluster. check
-        Whether an exit status other than 0 is an error.
+        Parameters
+        ----------
+        environment
+            Variables in addition to the variables of this process and of the cluster.
+        check
+            Whether an exit status other than 0 is an error.
 
-        Raises ------ UserError The command failed, if `check`. The message contains its output.
-        subprocess.TimeoutExpired The command took too long. A client that reaches no daemon tries for minutes.
+        Raises
+        ------
+        UserError
+            The command failed, if `check`. The message contains its output.
+        subprocess.TimeoutExpired
+            The command took too long. A client that does not reach a daemon tries for minutes.
         """
         done = subprocess.run(
             list(command),

@@ -59,7 +59,10 @@ def write(
 ) -> None:
     """Write all configuration files to `directory`.
 
-    Parameters ---------- ports Ports of the controller, of slurmdbd, and of each node.
+    Parameters
+    ----------
+    ports
+        Ports of the controller, of slurmdbd, and of each node.
     """
     clash = [name for name in _places(directory, ports[0]) if name in settings]
     if clash:

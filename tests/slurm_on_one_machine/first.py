@@ -21,7 +21,7 @@ def allowed() -> bool:
 
 
 def node_command(node: str) -> list[str]:
-    """Return the command that starts a node, in namespaces nested within those of the cluster."""
+    """Return the command that starts a node, in namespaces nested within the cluster's namespaces."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 

@@ -1,4 +1,5 @@
-"""Tests of optional settings of a study. Each changes a run; a study in which a setting has no effect is refused."""
+"""Tests of optional settings of a study. Each setting changes a run. A study in which a setting has no effect is
+refused."""
 
 import io
 import json

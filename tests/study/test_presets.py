@@ -76,6 +76,18 @@ def test_scheme_names_carry_their_rates(name: str, algorithm: str, default: str,
     assert all(rule.dimension == "DP" and rule.phase is None and rule.kind is None for rule in scheme.rules)
 
 
+def test_a_number_that_is_alone_becomes_an_integer() -> None:
+    scheme = Scheme.model_validate(presets.scheme("powersgd-4"))
+    assert [(rule.dimension, rule.codec, rule.low_rank) for rule in scheme.rules] == [("DP", "none", 4)]
+    with pytest.raises(ValueError, match="unknown scheme"):
+        presets.scheme("powersgd-x")
+
+
+def test_loco_has_the_constants_of_its_paper() -> None:
+    (rule,) = Scheme.model_validate(presets.scheme("loco")).rules
+    assert (rule.feedback_average, rule.feedback_reset, rule.codec) == (0.8, 1024, "int4:64")
+
+
 @pytest.mark.parametrize(
     "name", ["naive-zfp", "naive-zfp08", "naive-zfp8x", "zhybrid-8", "mzhybrid-", "topk5-feedback", "Baseline", ""]
 )

@@ -80,12 +80,29 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"codec": "none", "between_nodes": True}, "leave them out"),
         ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
+        ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
+        ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
+        ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
+        ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
+        ({"dimension": "DP", "feedback_average": 0.8}, "feedback_average changes error feedback, which is off: add"),
+        ({"dimension": "DP", "feedback_reset": 9}, "feedback_reset changes error feedback, which is off: add"),
+        (
+            {"dimension": "DP", "kind": "OPTIM", "feedback": True, "feedback_reset": 9},
+            "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave it out",
+        ),
+        ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
+        ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
+        (
+            {"from_step": 5, "until_step": 4},
+            "until_step 4 is before from_step 5, so the rule applies to no step: raise",
+        ),
     ],
 )
 def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fields: Any, expected: str) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert expected in message and "schemes.mine.rules.0" in message
-    assert line in ("{", '"min_bytes": -1', '"between_nodes": 1')
+    assert line == "{" or line.partition(":")[0].strip('"') in fields
 
 
 @pytest.mark.parametrize("fields", [{"dimension": "DP", "phase": "STEP"}, {"kind": "OPTIM"}])
@@ -206,8 +223,13 @@ LAYOUTS = [{"dp": dp, "tp": tp, "pp": pp} for dp in (1, 2) for tp in (1, 2) for 
 
 
 def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> None:
-    names = [pattern.format(rate=8, dp=8, mp=16, share=0.01) for pattern in presets.schemes() if pattern != "baseline"]
+    names = [
+        pattern.format(rate=8, dp=8, mp=16, share=0.01, rank=4)
+        for pattern in presets.schemes()
+        if pattern != "baseline"
+    ]
     for name in names:
+        assert presets.is_scheme(name), name
         stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0, "clip": 0}}.get(name, {})
         zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
         runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
@@ -224,3 +246,59 @@ def test_an_algorithm_that_cannot_carry_out_a_rule_is_refused_at_its_scheme(tmp_
         "schemes.mine: rule 1 (DP zfp:8): homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, "
         "not zfp:8, or algorithm encoded"
     )
+
+
+def test_a_rule_that_begins_after_the_last_step_is_noted(tmp_path: Path) -> None:
+    (note,) = idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=21)))
+    assert "applies to no message: its first step is 21, and the run has 20 steps" in note
+    assert not idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=20)))
+
+
+@pytest.mark.parametrize(
+    ("train", "layout", "message"),
+    [
+        (
+            {"sync": "bsp", "zero": 1, "clip": 0},
+            {"dp": 2},
+            "rules with steps need workers in the same step, but sync is bsp: use all-reduce",
+        ),
+        (
+            {"schedule": "pipedream", "clip": 0},
+            {"pp": 2},
+            "schedule pipedream sends messages of several steps at once",
+        ),
+    ],
+)
+def test_rules_with_steps_want_ranks_in_the_same_step(tmp_path: Path, train: Any, layout: Any, message: str) -> None:
+    _, refused = refusal(tmp_path, rule(until_step=4), layout=layout, **train)
+    assert message in refused and refused.endswith("leave from_step and until_step out")
+
+
+def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
+    """The default is correct, and the rule for later steps is not."""
+    both = {"rules": [{"codec": "int8:256:stochastic", "dimension": "TP", "from_step": 3, "until_step": 5}]}
+    _, message = refusal(tmp_path, both, recompute="full")
+    assert "recomputed activations differ from those of the forward pass" in message
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"zero": 2}, "train.zero 2 sums pieces in each micro-batch: set it to 0 or 1"),
+        ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
+        ({"prune": {"pattern": "2:4"}}, "train.prune removes values"),
+        ({"precision": "fp64"}, "errors are kept in fp32"),
+    ],
+)
+def test_low_rank_gradients_want_whole_sums(tmp_path: Path, train: Any, message: str) -> None:
+    low_rank = {"rules": [{"dimension": "DP", "codec": "none", "low_rank": 2}]}
+    assert runs_of(tmp_path, low_rank)
+    _, refused = refusal(tmp_path, low_rank, **train)
+    assert message in refused
+
+
+def test_servers_do_not_average_errors(tmp_path: Path) -> None:
+    averaged = rule(dimension="DP", feedback=True, feedback_average=0.8, feedback_reset=9)
+    assert runs_of(tmp_path, averaged)
+    _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
+    assert "sync bsp sends gradients to servers, whose errors are neither averaged nor reset" in refused

@@ -70,7 +70,7 @@ def _possible(need: Callable[[str | None], None]) -> None:
 
 
 def places() -> set[str]:
-    """Return named namespaces, and mounts of other processes, which are all that can hold a namespace."""
+    """Return named namespaces and mounts. Only these, and processes, can keep a namespace alive."""
     named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*host[0-9]*")}
     mounts = {line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     return named | (mounts & {"/dev/shm", "/etc/hosts", "/proc", "/sys"})

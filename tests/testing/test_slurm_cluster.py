@@ -1,6 +1,7 @@
 """Tests of a one-machine Slurm cluster.
 
-MPI treats its nodes as machines, they fail like real nodes, and nothing remains.
+MPI treats the nodes as separate machines. The nodes fail like real nodes. After the cluster has stopped, nothing
+remains.
 """
 
 import json

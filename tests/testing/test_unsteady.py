@@ -1,6 +1,6 @@
 """Tests of the repetition of failed tests, alone.
 
-If the repetition passes, this is reported; a second failure fails the run.
+If the repetition passes, this is reported. A second failure fails the run.
 """
 
 import subprocess

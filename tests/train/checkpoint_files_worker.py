@@ -1,4 +1,5 @@
-"""Worker that kills ranks while they write checkpoints, and damages checkpoints, on real ranks. Prints JSON lines."""
+"""Worker that kills ranks while they write checkpoints, and damages checkpoints, on real ranks. The worker prints JSON
+lines."""
 
 import json
 import os
@@ -130,7 +131,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def stale(path: Path) -> None:
-    """Replace the index with that of the previous checkpoint."""
+    """Replace the index with the index of the previous checkpoint."""
     manifest = files.read_manifest(path.with_name("step-000002"))
     assert isinstance(manifest, dict)
     files.write_manifest(path, {**manifest, "step": 4})

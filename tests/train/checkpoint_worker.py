@@ -1,4 +1,4 @@
-"""Worker that stops runs and resumes them from a checkpoint, on real ranks. Prints JSON lines."""
+"""Worker that stops runs and resumes them from a checkpoint, on real ranks. The worker prints JSON lines."""
 
 import io
 import json
@@ -39,6 +39,17 @@ ONEBIT = SIGNS.changed(
     rules=[Rule(dimension="DP", kind="OPTIM", codec="sign:1024", feedback=True)], optimizer="onebit-adam"
 )
 ROUNDED = NamedScheme(name="rounded", algorithm="two-shot", default="int8:256:stochastic")
+STEPWISE = SIGNS.changed(
+    rules=[
+        Rule(dimension="DP", codec="sign:1024", feedback=True, from_step=2),
+        Rule(dimension="DP", codec="int4:32", feedback=True, from_step=4),
+        Rule(codec="bf16", until_step=1),
+    ]
+)
+AVERAGED = SIGNS.changed(
+    rules=[Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=0.8, feedback_reset=3)]
+)
+LOW_RANK = SIGNS.changed(rules=[Rule(dimension="DP", codec="none", low_rank=2)])
 SETTINGS = TRAIN.changed(
     steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
 )
@@ -53,6 +64,9 @@ CASES = {
     "dp2-fp16-zero1-overflow": run_of(Layout(dp=2), precision="fp16"),
     "dp2-fp32-zero0-feedback": run_of(Layout(dp=2), SIGNS, zero=0),
     "dp2-fp32-zero1-feedback": run_of(Layout(dp=2), SIGNS),
+    "dp2-fp32-zero1-feedback-steps": run_of(Layout(dp=2), STEPWISE),
+    "dp2-fp32-zero1-feedback-averaged": run_of(Layout(dp=2), AVERAGED),
+    "dp2-tp2-fp32-zero1-feedback-low-rank": run_of(Layout(dp=2, tp=2), LOW_RANK),
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
     "dp2-tp2-fp32-zero0-onebit": run_of(
@@ -213,6 +227,22 @@ def padding_kept() -> object:
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
+def steps_counted_from_the_restart() -> object:
+    """Rules with steps count the steps of the process instead of those of the run."""
+    begin, begun = Policy.begin_step, dict[int, int]()
+
+    def faulty(self: Policy, step: int) -> None:
+        begun[id(self)] = begun.get(id(self), 0) + 1
+        begin(self, begun[id(self)])
+
+    return patch.object(Policy, "begin_step", faulty)
+
+
+def factors_lost() -> object:
+    """The power iterations of low-rank gradients start again from random factors."""
+    return patch.object(DataParallel, "load_factors", lambda self, saved: None)
+
+
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "residuals_lost": (residuals_lost, "dp2-fp32-zero1-feedback"),
     "moments_lost": (moments_lost, "dp2-fp64-zero0"),
@@ -221,6 +251,8 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "seeds_lost": (seeds_lost, "dp2-tp2-fp32-zero1-stochastic"),
     "masters_rounded": (masters_rounded, "dp2-tp2-bf16-zero1-feedback"),
     "padding_kept": (padding_kept, "dp2-fp32-zero1-feedback"),
+    "factors_lost": (factors_lost, "dp2-tp2-fp32-zero1-feedback-low-rank"),
+    "steps_counted_from_the_restart": (steps_counted_from_the_restart, "dp2-fp32-zero1-feedback-steps"),
 }
 
 

@@ -1,4 +1,5 @@
-"""Worker that resumes runs in another layout on real ranks, and compares them with one process. Prints JSON lines."""
+"""Worker that resumes runs in another layout on real ranks, and compares them with one process. The worker prints JSON
+lines."""
 
 import json
 import sys

@@ -10,6 +10,9 @@ CASES = [
     "dp2-fp16-zero1-overflow",
     "dp2-fp32-zero0-feedback",
     "dp2-fp32-zero1-feedback",
+    "dp2-fp32-zero1-feedback-steps",
+    "dp2-fp32-zero1-feedback-averaged",
+    "dp2-tp2-fp32-zero1-feedback-low-rank",
     "dp2-tp2-fp32-zero1-stochastic",
     "dp2-tp2-bf16-zero1-feedback",
     "dp2-tp2-fp32-zero0-onebit",
@@ -55,6 +58,8 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         "seeds_lost",
         "masters_rounded",
         "padding_kept",
+        "factors_lost",
+        "steps_counted_from_the_restart",
     ],
 )
 def test_planted_fault_is_detected(mpi_results, place, fault):

@@ -93,7 +93,7 @@ def test_memory_is_that_of_the_ranks(records):
 
 
 def test_memory_is_that_of_the_process(tmp_path):
-    """A large process starts a small one. ``ru_maxrss`` of the small process is that of the large one."""
+    """A large process starts a small process. ``ru_maxrss`` of the small process reports the large process's value."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024

@@ -98,6 +98,13 @@ def test_a_lossless_scheme_needs_no_test_of_its_loss() -> None:
     assert Standings(["m"], rounds, rules).standings["m"].is_loss_within
 
 
+def test_a_lossless_baseline_does_not_hide_the_losses_of_others() -> None:
+    rounds = [{"base": RunOutcome(1.0, 2.0 + 0.01 * i), "a": RunOutcome(0.5, 2.3 + 0.01 * i)} for i in range(4)]
+    rules = RaceRules("base", 0.01, lossless={"base", "m"})
+    loss = Standings(["a"], rounds, rules).standings["a"].loss
+    assert loss is not None and loss.estimate > 0.1
+
+
 def test_searches_keep_the_budget() -> None:
     """The script benchmarks/tuner.py computes the figures for 1,000 landscapes."""
     from simulated.landscapes import Noise, make_landscape, search

@@ -61,9 +61,9 @@ def attempt(
     argv
         Name or path of the program, followed by its arguments.
     seconds
-        Deadline in seconds. By default `PATIENCE`.
+        Deadline in seconds. The default is `PATIENCE`.
     env
-        Environment variables. By default the environment of this process, with English messages.
+        Environment variables. The default is the environment of this process, with English messages.
     """
     name, limit = argv[0].rpartition("/")[2], PATIENCE if seconds is None else seconds
     environment = dict(env) if env is not None else {**os.environ, "LC_ALL": "C"}

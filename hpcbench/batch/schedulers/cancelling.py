@@ -10,7 +10,7 @@ from hpcbench.contract.state import State
 
 @dataclass(frozen=True)
 class Force:
-    """A method to end jobs."""
+    """A method of ending jobs."""
 
     end: Callable[[Sequence[str]], Mapping[str, str]]
     """Function that takes job ids and returns the scheduler's response for each job that it refuses to end."""

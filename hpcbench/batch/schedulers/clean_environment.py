@@ -36,7 +36,7 @@ def clean_environment(environment: Mapping[str, str] | None = None, keep: Collec
     Parameters
     ----------
     environment
-        Environment variables. By default the environment of this process.
+        Environment variables. The default is the environment of this process.
     keep
         Names of additional variables to keep, such as ``FLUX_URI``, which selects the Flux instance.
     """

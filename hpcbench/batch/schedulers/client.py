@@ -82,9 +82,9 @@ def ask(
     environment
         Environment variables of the program.
     patience
-        Deadline in seconds. By default `PATIENCE`.
+        Deadline in seconds. The default is `PATIENCE`.
     cwd
-        Working directory. By default that of this process.
+        Working directory. The default is the environment of this process.
     hangs
         Pattern of output that means "the daemon does not respond, still trying". On a match, the program is killed.
 

@@ -53,7 +53,7 @@ TERMINATIONS: Mapping[str, State] = {
 }
 """State for each termination reason in LSF.
 
-The reason takes precedence over the exit status, which may be empty or may be that of the program.
+The reason takes precedence over the exit status, which may be empty or come from the program.
 """
 
 AT_RUN_LIMIT = 140

@@ -137,7 +137,7 @@ class LsfQuery:
 
 
 def _answered(answer: ProgramResult) -> bool:
-    """Return whether the output lists jobs, or states that there are none."""
+    """Return whether the output lists jobs, or states that no jobs exist."""
     spoke = _NOT_FOUND.search(answer.output) or re.search(r"^\s*JOBID\b", answer.out, re.MULTILINE)
     return bool(spoke) or (answer.status == 0 and not answer.err.strip())
 

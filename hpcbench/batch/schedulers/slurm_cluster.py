@@ -76,7 +76,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a node of the partition with cores reserved for the system, and their number, or None."""
+    """Return a partition node with cores reserved for the system, and the number of these cores, or None."""
     names = ask_scheduler(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return None

@@ -59,7 +59,7 @@ def _limits(
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits of the job's quality of service, if unambiguous, and then of the partition's."""
+    """Yield the limits of the job's quality of service, if unambiguous, then the partition's limits."""
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""

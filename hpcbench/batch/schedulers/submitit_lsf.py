@@ -80,7 +80,7 @@ class LSFExecutor(core.PicklingExecutor):
     max_num_timeout
         Maximum number of requeues at the time limit, for functions with a checkpoint.
     python
-        Command that starts Python in the job. By default, this interpreter.
+        Command that starts Python in the job. The default is this interpreter.
     """
 
     job_class = LSFJob

@@ -108,6 +108,8 @@ def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
         if job.stop_ahead.seconds > 65535:
             raise ValueError(f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal allows, 18h12m15s")
     options += _charged(job, site, "--partition", "--account")
+    if job.notify is not None:
+        options += [("--mail-user", job.notify), ("--mail-type", "END,FAIL")]
     return [*options, ("--open-mode", "append"), ("--requeue" if job.requeue else "--no-requeue", None)]
 
 
@@ -128,6 +130,8 @@ def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
         ahead = -(-job.stop_ahead.seconds // 60)
         options += [("-W", job.walltime.lsf()), ("-wt", ahead), ("-wa", "URG")]
     options += _charged(job, site, "-q", "-P")
+    if job.notify is not None:
+        options += [("-u", job.notify), ("-N", None)]
     return [*options, ("-r" if job.requeue else "-rn", None)]
 
 

@@ -31,7 +31,7 @@ class Job:
     clear: Sequence[str] = ()
     """Variables used by any scheme of the study. Their values in the submitter's shell must not reach a run."""
     run_limit: Duration | None = None
-    """Time limit of each run. By default, an equal part of the job's remaining time."""
+    """Time limit of each run. The default is an equal part of the job's remaining time."""
     requeue: int = 0
     """Maximum number of requeues after a stop request."""
     stop_ahead: Duration = _AHEAD
@@ -41,7 +41,7 @@ class Job:
     reads: Sequence[str] = ()
     """Absolute paths of files outside the submission directory that ranks read."""
     name: str = ""
-    """Name in the queue. By default, study name and job id."""
+    """Name in the queue. The default consists of study name and job id."""
     program: bool = False
     """Whether runs execute a user's program. If so, an hpcbench process starts the launcher and reads its output."""
     outside: str = ""
@@ -50,5 +50,7 @@ class Job:
     """Whether the launcher starts one process per node, which then starts the node's ranks."""
     prepared: Collection[str] = ()
     """Engine runs whose scheme requires setup lines or a preloaded library."""
+    notify: str | None = None
+    """Mail address to which the scheduler writes when the job ends."""
     driver: str = sys.executable
     """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""

@@ -44,9 +44,9 @@ def solve(
     nodes, ranks_per_node
         Number of nodes, and number of ranks per node.
     gpus_per_rank, cores_per_rank
-        GPUs and cores per rank. By default an equal part of the node (see `shape`).
+        GPUs and cores per rank. The default is an equal part of the node (see `shape`).
     program
-        Path of the launcher. By default the site's launcher, or the dialect's program.
+        Path of the launcher. The default is the site's launcher, or the dialect's program.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
     shape, site
         Shape of the job, and its site.
     program
-        Path of the launcher. By default the site's launcher, or the dialect's program.
+        Path of the launcher. The default is the site's launcher, or the dialect's program.
 
     Raises
     ------

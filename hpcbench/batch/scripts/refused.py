@@ -22,7 +22,7 @@ _SPARED: dict[str, dict[str, str]] = {
     },
     "flux": {"--cwd": ""},
 }
-"""Optional scheduler options, and the loss without each. Nothing is lost if the script does the work itself, such as
+"""Optional scheduler options, and the consequence of omitting each. Empty if the script does the work itself, such as
 changing the directory."""
 
 
@@ -56,7 +56,7 @@ def check_needed(site: Site, options: set[str]) -> None:
 
 
 def lost(job: Job, site: Site) -> list[str]:
-    """Describe the loss for a job due to each refused option, one line each."""
+    """Describe how each refused option affects a job, one line each."""
     wanted = {"-r", "--requeue"} if job.requeue else {"-rn", "--no-requeue"}
     others = {"-r", "-rn", "--requeue", "--no-requeue"} - wanted
     spared = _SPARED.get(site.scheduler.kind, {})

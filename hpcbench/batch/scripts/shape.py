@@ -58,9 +58,9 @@ def shape(
     nodes, ranks_per_node
         Number of nodes, and number of ranks per node.
     gpus_per_rank
-        GPUs per rank. By default 1, or an equal part of a GPU if there are more ranks than GPUs.
+        GPUs per rank. The default is 1, or an equal part of a GPU if there are more ranks than GPUs.
     cores_per_rank
-        Cores per rank. By default an equal part of all cores.
+        Cores per rank. The default is an equal part of all cores.
 
     Raises
     ------

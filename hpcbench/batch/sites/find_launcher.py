@@ -35,7 +35,8 @@ def find_kind(program: str | None) -> str:
     Parameters
     ----------
     program
-        Path of the launcher. By default, the launcher next to this interpreter, otherwise on PATH.
+        Path of the launcher. The default is the launcher next to this interpreter. If it is missing, the launcher on
+        PATH is used.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:
         outcome = attempt([find_sibling(name) or name, "--version"])

@@ -1,6 +1,6 @@
 """Record of sites on which two ranks have communicated.
 
-A launcher of a different MPI library would start each rank in a world of its own.
+A launcher of a different MPI library would start each rank in a separate MPI world.
 """
 
 import contextlib

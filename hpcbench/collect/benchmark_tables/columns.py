@@ -43,7 +43,7 @@ class Heading:
 
     columns: tuple[BenchmarkColumn, ...]
     datatype: str = ""
-    """Data type of all rows; used if no column contains it."""
+    """Data type of all rows, used if no column contains it."""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _wrong(cell: str) -> int | None:
-    """Return the number of wrong elements; None if nothing was checked, -1 if the cell is not a number."""
+    """Return the number of wrong elements, or None if nothing was checked, -1 if the cell is not a number."""
     if cell == "N/A":
         return None
     return math.ceil(float(cell)) if _is_number(cell) else -1

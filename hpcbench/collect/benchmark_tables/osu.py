@@ -44,7 +44,7 @@ _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
     """Return the columns of a heading, and the row that follows on the same line (empty if none).
 
-    Return None if the text is not a heading. A heading with ``Size`` must contain at least one known column; without
+    Return None if the text is not a heading. A heading with ``Size`` must contain at least one known column. Without
     ``Size``, all columns must be known.
     """
     sized = _SIZED.match(text)
@@ -79,7 +79,7 @@ def _column(match: "re.Match[str]", name: str) -> BenchmarkColumn:
 
 
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
-    """Return a wider heading for rows with more words than columns; None if no known heading fits.
+    """Return a wider heading for rows with more words than columns, or None if no known heading fits.
 
     The original heading must have the latency as its only value column. In every row, the latency must lie between
     the minimum and maximum that follow it.

@@ -1,4 +1,4 @@
-"""A table of a micro-benchmark, with its rows."""
+"""A micro-benchmark table and its rows."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +13,17 @@ class TableRow:
 
     line: int
     bytes: int | None
-    """Message size in bytes; None for operations without messages, such as a barrier."""
+    """Message size in bytes, or None for operations without messages, such as a barrier."""
     values: dict[str, float]
     """Value of each quantity in its base unit (s, B/s, 1/s, or a fraction)."""
     wrong: int | None = None
-    """Number of wrong elements; None if the results were not checked."""
+    """Number of wrong elements, or None if the results were not checked."""
     datatype: str = ""
-    """Data type of the elements in the tool's notation; empty if the tool does not print it."""
+    """Data type of the elements in the tool's notation. Empty if the tool does not print it."""
     operation: str = ""
-    """Reduction operation, such as ``sum``; empty if the tool does not print it."""
+    """Reduction operation, such as ``sum``. Empty if the tool does not print it."""
     root: str = ""
-    """Root of the collective; empty for collectives without a root."""
+    """Root of the collective. Empty for collectives without a root."""
 
     @property
     def key(self) -> tuple[int | None, str, str, str]:
@@ -38,7 +38,7 @@ class Microbenchmark:
     path: Path
     tool: Tool
     name: str
-    """Benchmark name that the tool prints; empty if there is none."""
+    """Benchmark name that the tool prints. Empty if there is none."""
     version: str
     line: int
     """Line number of the heading."""

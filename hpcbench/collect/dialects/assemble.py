@@ -29,14 +29,14 @@ class LogRecord:
     ended: bool
     """Whether the line has a line end, or the end of the record is known."""
     rank: int | None
-    """Rank that printed the record; None if no prefix contains it."""
+    """Rank that printed the record, or None if no prefix contains it."""
     groups: dict[str, str | None]
     """Groups of the regular expression that matched the beginning of the record."""
     before: int | None
     """Last step that was printed before the record."""
     pieces: list[str]
     values: dict[str, Value] | None = None
-    """Values of the record; None if it is incomplete."""
+    """Values of the record, or None if it is incomplete."""
 
     def group(self, name: str) -> int | None:
         """Return the group `name` of the record's beginning as a number."""

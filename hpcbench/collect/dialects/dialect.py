@@ -13,8 +13,9 @@ _APART = r"(?<![A-Za-z_])"
 A digit may precede a head if two lines were joined.
 """
 _NEVER = r"(?!)"
-Kind = Literal["step", "evaluation", "overflow", "end"]
-"""Kinds of lines. ``overflow`` lines report a skipped step, and ``end`` lines report how the run ended."""
+Kind = Literal["step", "evaluation", "overflow", "end", "precision"]
+"""Kinds of lines. ``overflow`` lines report a skipped step, ``end`` lines how the run ended, and ``precision`` lines a
+number format (group ``format``) of a part of the program (group ``part``)."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Field:
     name: str
     """Name that the framework prints. ``*`` matches any words."""
     attribute: str
-    """Attribute of `Step`; for an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
+    """Attribute of `Step`. For an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: PrintedUnit
     since_last: bool = False
     """Whether the printed value counts from the previous line. Records count from the start of the run."""
@@ -84,7 +85,7 @@ class Line:
 
     @cached_property
     def whole(self) -> re.Pattern[str] | None:
-        """Expression that matches the line after its parts were joined; None if the line is too short to be wrapped."""
+        """Expression that matches the joined parts of the line, or None if the line is too short to be wrapped."""
         return re.compile(self.head + self.joined) if self.joined else None
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Log lines of LitGPT. An iteration is a micro-batch, and the printed times are those of iterations."""
+"""Log lines of LitGPT. An iteration is a micro-batch, and the printed times are iteration times."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import MILLISECONDS, NUMBER, PLAIN

@@ -30,11 +30,20 @@ _STATISTICS = Line(
     ),
 )
 
+_PRECISION = Line(
+    r":::MLLOG \{(?="
+    + _UP_TO
+    + r'"key": *"lowest_numerical_precision_in_(?P<part>comm|linear)", *'
+    + r'"value": *"(?P<format>[A-Za-z0-9_.:+/-]{1,40})"[,}\s])',
+    kind="precision",
+)
+
 MLPERF = Dialect(
     "MLPerf",
     markers=(":::MLLOG",),
     lines=(
         _STATISTICS,
+        _PRECISION,
         replace(_STATISTICS, head=r":::MLLOG \{" + _step("step_num")),
         replace(
             _STATISTICS,

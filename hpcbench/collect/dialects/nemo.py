@@ -1,6 +1,7 @@
 """Log lines of NeMo 2 and Automodel: fields between bars.
 
-The validation loss is not read, because NeMo repeats the last one in each line. The lines have no closing mark.
+The validation loss is not read, because NeMo repeats the last validation loss in each line. The lines have no closing
+mark.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

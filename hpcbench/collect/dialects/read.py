@@ -51,7 +51,7 @@ def read(path: Path) -> RunLog:
 def _claims(path: Path) -> dict[Dialect, int]:
     """Count the step lines of each dialect in the file.
 
-    If several dialects match a line, the line belongs to the first one.
+    If several dialects match a line, the line belongs to the first dialect.
     """
     counts: dict[Dialect, int] = {}
     with path.open("rb") as stream:

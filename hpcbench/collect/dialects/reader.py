@@ -74,6 +74,7 @@ class DialectReader:
             lines=self.log.lines,
             notes=list(self.log.notes),
             running_means=self.log.running_means,
+            precisions=self.log.precisions,
         )
         self._merge.into(log)
         return log
@@ -86,6 +87,8 @@ class DialectReader:
             record.values = self._merge.missing(record.values or {})
             if record.values and step is not None:
                 self._take_step(step, record)
+        elif line.kind == "precision":
+            self.log.precisions[str(record.groups["part"])] = str(record.groups["format"])
         elif line.ahead:
             self._ahead = self._ahead or record.values or {}
         elif line.kind == "overflow":

@@ -17,7 +17,7 @@ class Text:
     number: int
     """Number of the line, from 1."""
     text: str | None
-    """Text without color codes and line end; None if the line is too long."""
+    """Text without color codes and line end, or None if the line is too long."""
     ended: bool
     """Whether the line has a line end."""
 

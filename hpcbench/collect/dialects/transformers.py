@@ -1,7 +1,7 @@
 """Log lines of TRL and of the Hugging Face Trainer: dictionaries without a step number.
 
-If the Trainer uses DeepSpeed, DeepSpeed's lines appear between the dictionaries. The log belongs to the one that prints
-more lines: DeepSpeed's lines contain step numbers, and the Trainer's lines contain losses.
+If the Trainer uses DeepSpeed, DeepSpeed's lines appear between the dictionaries. The log is attributed to whichever
+prints more lines. DeepSpeed's lines contain step numbers, and the Trainer's lines contain losses.
 """
 
 import re
@@ -32,7 +32,8 @@ LOSSES = Line(
         Field("num_input_tokens_seen", "consumed_tokens", SCALED_COUNT),
     ),
 )
-"""Dictionary with the losses of some steps. It belongs to the step before, unless dictionaries are counted."""
+"""Dictionary with the losses of some steps. The dictionary belongs to the preceding step, unless dictionaries are
+counted."""
 EVALUATIONS = Line(
     _dictionary(r"eval_(?:(?P<set>\w{1,60}?)_)?loss"),
     tail=r"\}",
@@ -57,7 +58,7 @@ END = Line(
 
 
 def trainer(engine: Dialect) -> Dialect:
-    """Return the Trainer's dialect with the lines of an engine. The engine's step numbers are not used."""
+    """Return the Trainer's dialect, extended by an engine's lines. The engine's step numbers are not used."""
     lines = (replace(line, head=re.sub(r"\(\?P<step>", "(?:", line.head)) for line in engine.lines)
     counted = replace(LOSSES, counted=True, note="the Trainer prints no step numbers: its lines are counted")
     others = tuple(line for line in lines if line not in (LOSSES, EVALUATIONS, END))

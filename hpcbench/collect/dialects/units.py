@@ -32,7 +32,7 @@ def _plain(printed: str) -> float:
 
 
 def _rank_loss(printed: str) -> float | None:
-    """Return the loss of the rank; None for -1, which is not a possible cross entropy."""
+    """Return the loss of the rank, or None for -1, which is not a possible cross entropy."""
     value = _plain(printed)
     return None if value == -1 else value
 
@@ -89,7 +89,7 @@ SCALED_TFLOPS = PrintedUnit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(
 
 
 def compiled(form: str, name: str, unit: PrintedUnit) -> re.Pattern[str]:
-    """Return an expression that matches a field. Its group is the value.
+    """Return a regular expression that matches a field. Its group contains the value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The event about what a scheme has changed in the processes of a run."""
+"""Event that describes a scheme's changes to the processes of a run."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedScheme(Event):
-    """What was in effect in the first rank when its program started."""
+    """Scheme settings in effect in the first rank when its program started."""
 
     NAME: ClassVar[str] = "applied"
     command: tuple[str, ...] | None
@@ -20,7 +20,7 @@ class AppliedScheme(Event):
     preload: str | None
     """Path of the library that is loaded first."""
     preload_sha256: str | None
-    """SHA-256 of the library in hexadecimal; None if there is none, or if it could not be read."""
+    """SHA-256 of the library in hexadecimal, or None without a library or if the library could not be read."""
     versions: dict[str, Any] | None
     """Versions of PyTorch and of the communication libraries that are installed next to it."""
     modules: tuple[str, ...] | None

@@ -1,4 +1,4 @@
-"""Events about the settings of a run, and what follows from them."""
+"""Events about run settings and the quantities derived from them."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Event):
-    """The run's file, and figures that follow from it and from the text."""
+    """The run file, and quantities derived from the file and from the text."""
 
     NAME: ClassVar[str] = "configuration"
     run: dict[str, Any] | None
@@ -48,7 +48,7 @@ class IdleRule(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeGradients(Event):
-    """The embedding's gradient is sent whole, although `sparse_gradients` asks for rows where these are shorter."""
+    """Notice that the embedding gradient is sent whole although `sparse_gradients` requests rows."""
 
     NAME: ClassVar[str] = "whole_gradients"
     reason: str | None
@@ -60,9 +60,9 @@ class SparseSwitch(Event):
 
     NAME: ClassVar[str] = "sparse_switch"
     computed: float | None
-    """Density of touched rows below which rows are fewer bytes. Above 1, they always are."""
+    """Density of touched rows below which sending rows takes fewer bytes. A value above 1 means always."""
     measured: float | None
-    """Density up to which rows are faster; 0 if they never are, 1 if they always are."""
+    """Density up to which sending rows is faster. 0 means never, 1 means always."""
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None

@@ -20,7 +20,8 @@ class Event(LogObject):
     NAME: ClassVar[str]
     """The value of the line's first key."""
     line: int = field(default=0, compare=False, metadata={"key": False})
-    """Number of the event's line in the log that it was read from, counted from 1; 0 if it was not read from a log."""
+    """Number of the event's line in the log that it was read from, counted from 1, or 0 if it was not read from a
+    log."""
 
     @property
     def name(self) -> str:
@@ -38,7 +39,7 @@ class Event(LogObject):
 
     @classmethod
     def from_line(cls: type[E], text: str, line: int = 0) -> E | None:
-        """Read the event from a line of a log. None if the line is cut or contains another event."""
+        """Read the event from a line of a log. Return None if the line is truncated or contains another event."""
         data = parse_object(text, line)
         return cls.read(data, line=line) if isinstance(data, dict) and data["event"] == cls.NAME else None
 

@@ -16,14 +16,14 @@ class CallGroup(LogObject):
     ranks: int | None
     """Number of ranks of the group."""
     dimension: str | None
-    """Parallel dimension of the group; ``unknown`` if it cannot be resolved."""
+    """Parallel dimension of the group, or ``unknown`` if it cannot be resolved."""
     call: str | None
     dtype: str | None
-    """PyTorch's name of the values' type."""
+    """PyTorch name of the values' dtype."""
     codec: str | None
-    """Codec; empty for calls that were not encoded."""
+    """Codec. Empty for calls that were not encoded."""
     why: str | None
-    """Why the calls were not encoded; empty if they were."""
+    """Why the calls were not encoded. Empty if they were."""
     calls: int | None
     call_bytes: int | None
     """Bytes of the tensors in the calls."""
@@ -32,7 +32,7 @@ class CallGroup(LogObject):
     wire_bytes: int | None
     """Bytes that encoded calls sent, counted after the codec."""
     coded_bytes: int | None
-    """Message bytes that went through the codec. Small parts of a call may not."""
+    """Message bytes that were encoded. Small parts of a call may be sent unencoded."""
     network_bytes: int | None
     """Wire bytes that left a node."""
     encode_s: float | None

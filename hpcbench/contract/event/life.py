@@ -28,7 +28,7 @@ class Start(Event):
     attempt: int | None
     """Number of times that the job has started the run."""
     resumed_from: int | None
-    """Step of the checkpoint that the run continues from; None if it begins with its first step."""
+    """Step of the checkpoint that the run continues from, or None if it begins with its first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Evaluation(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointWritten(Event):
-    """A checkpoint that was written to the disk."""
+    """A checkpoint that was written to disk."""
 
     NAME: ClassVar[str] = "checkpoint"
     step: int | None
@@ -67,7 +67,7 @@ class CheckpointDamaged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCarried(Event):
-    """A checkpoint of another layout from which the run continues."""
+    """A checkpoint with a different layout, from which the run continues."""
 
     NAME: ClassVar[str] = "checkpoint_carried"
     reason: str | None
@@ -88,4 +88,4 @@ class End(Event):
     seconds: float | None = None
     """Seconds from the preparation of the first step until the end."""
     reason: str | None = None
-    """Why the run ended in this state; empty if the state needs no explanation."""
+    """Why the run ended in this state. Empty if the state needs no explanation."""

@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class HostGpu(LogObject):
-    """A GPU of a host, as reported by nvidia-smi. Figures that nvidia-smi does not report are left out."""
+    """A GPU of a host, as reported by nvidia-smi. Values that nvidia-smi does not report are omitted."""
 
     name: str | None = None
     uuid: str | None = None
@@ -66,7 +66,7 @@ class Rank(LogObject):
     """The cores as ranges, such as ``0-6,28-34``."""
     host_cores: int | None
     numa: tuple[int, ...] | None
-    """NUMA nodes of the rank's cores; None if the kernel does not report them."""
+    """NUMA nodes of the rank's cores, or None if the kernel does not report them."""
     device: str | None
     """The device: ``cpu``, or ``cuda:1 NAME``."""
     gpu: RankGpu | None = None
@@ -97,14 +97,14 @@ class Environment(Event):
     """Whether communication overlaps with computation."""
     mpi_thread_level: int | None
     links: str | None
-    """File with the measured times of the links."""
+    """File with measured link times."""
     links_note: str | None = None
     """Why the measured times do not apply here."""
     half_sums: dict[str, Any] | None = None
     """Implementation that sums 16-bit values, for each number format."""
     gpu_aware_mpi: str | None = None
     transport: str | None = None
-    """Library that carries messages, with the version of NCCL."""
+    """Library that transports messages, with the NCCL version."""
     container: str | None = None
     """Container program and image of the ranks."""
     packages: dict[str, Any] | None

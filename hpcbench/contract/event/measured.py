@@ -1,4 +1,4 @@
-"""Events with measurements over the counted steps: traffic, phases of a step, hosts; and memory."""
+"""Events with measurements over the counted steps: traffic, step phases, hosts, and memory."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Axis of the tensor grid; left out for traffic on no grid axis."""
+    """Tensor-grid axis. Omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages; left out where the channel does not fix it."""
+    """Number format of the messages. Omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
@@ -38,19 +38,19 @@ class ChannelTraffic(LogObject):
     wire_bytes: int | None
     """Bytes after the codec."""
     coded_bytes: int | None
-    """Bytes before the codec, only of the calls that used it."""
+    """Bytes before the codec, for encoded calls only."""
     network_bytes: int | None
-    """Wire bytes that left a node. The MPI library's own collectives do not report them and add 0."""
+    """Wire bytes that left a node. The MPI library's own collectives do not report them and count as 0."""
     encode_s: float | None
     decode_s: float | None
     transfer_s: float | None
-    """Seconds from the beginning to the end of the calls, without the seconds of the codec."""
+    """Duration of the calls in seconds, without codec time."""
     exposed_s: float | None
     """Seconds in which the caller waited for the calls."""
     hidden_s: float | None
     """Seconds in which the calls moved data while the caller did other work."""
     sampled_error: float | None
-    """Relative error of the sampled values in the 2-norm; None if none was sampled."""
+    """Relative error of the sampled values in the 2-norm, or None if none was sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,12 @@ class ExpertLayer(LogObject):
     layer: int | None
     """Number of the layer, from 0."""
     tokens: tuple[int, ...] | None
-    """Tokens that chose each expert, dropped or not. A token counts once for each expert that it chose."""
+    """Tokens routed to each expert, including dropped tokens. A token counts once for each of its experts."""
     dropped: int | None
-    """Number of choices that exceeded the capacity of an expert."""
+    """Number of token assignments that exceeded an expert's capacity."""
     balance_loss: float | None
-    """Mean of the load-balancing loss, without its weight; 1 if all experts get the same number of tokens."""
+    """Mean of the load-balancing loss, without its weight. The value is 1 if all experts receive the same number of
+    tokens."""
     z_loss: float | None
     """Mean of the router's z-loss, without its weight."""
 
@@ -104,15 +105,15 @@ class RowTraffic(Counted):
 
     NAME: ClassVar[str] = "sparse_gradients"
     switch_density: float | None
-    """Density below which rows are fewer bytes than the whole gradient. Above 1, they always are."""
+    """Density below which rows take fewer bytes than the whole gradient. A value above 1 means always."""
     density: float | None
     """Mean fraction of the rows that a replica touched between two reductions."""
     reductions: int | None
-    """Number of reductions of the embedding's gradient. Each part of a split embedding counts."""
+    """Number of reductions of the embedding's gradient. Each part of a split embedding counts separately."""
     by_rows: int | None
     """Number of reductions that were sent as rows."""
     saved_bytes: int | None
-    """Wire bytes that all ranks saved compared with the whole gradient; rows count with their indices."""
+    """Wire bytes that all ranks saved compared with sending the whole gradient. Rows include their indices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,7 @@ class PhaseTimes(Counted):
 
 
 _MOST_DIGITS = 15
-"""Limit of digits for ages and counts in a log. Real ones are far below."""
+"""Maximum number of digits of ages and counts in a log. Real values are far below this limit."""
 
 
 def _is_age(key: str) -> bool:
@@ -162,15 +163,16 @@ class StalenessOf(LogObject):
     place: int | None
     """Number of the stage or shard."""
     versions: int | None = None
-    """Largest number of weight versions that the stage held at a time; left out for a shard."""
+    """Largest number of weight versions that the stage held at a time. Omitted for a shard."""
     counts: dict[str, Any] | None
     """Number of gradients by staleness.
 
-    Staleness is the number of updates between the weights that a gradient was computed with and those it changed.
+    Staleness is the number of updates between the weights used to compute a gradient and the weights that the gradient
+    updated.
     """
 
     def by_age(self) -> dict[int, int] | None:
-        """Return the counts with numbers as keys; None if a key or a count is not a valid number."""
+        """Return the counts with numbers as keys, or None if a key or a count is not a valid number."""
         valid = {age: count for age, count in (self.counts or {}).items() if _is_age(age) and _is_count(count)}
         return {int(age): count for age, count in valid.items()} if len(valid) == len(self.counts or {}) else None
 
@@ -181,7 +183,7 @@ class Staleness(Event):
 
     NAME: ClassVar[str] = "staleness"
     of: str | None
-    """Kind of the places: ``stage`` or ``shard``."""
+    """Kind of location: ``stage`` or ``shard``."""
     places: tuple[StalenessOf, ...] | None
 
 
@@ -192,7 +194,7 @@ class HostTimes(LogObject):
     host: str | None
     ranks: int | None
     compute_s: float | None
-    """Seconds of a step without waiting for messages, averaged over the host's ranks."""
+    """Seconds of a step, excluding waits for messages, averaged over the host's ranks."""
     over_peers: float | None
     """Time of a rank divided by the median of its stage, averaged over the host's ranks.
 
@@ -222,7 +224,7 @@ class MemoryUse(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """Fields of persistent memory, which lasts from step to step, on the device and on the host."""
+    """Fields for persistent memory, which is kept from step to step, on the device and on the host."""
     host_rank_bytes: int | None
     """Peak resident memory of the rank with the most."""
     host_bytes: int | None

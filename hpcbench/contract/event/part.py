@@ -18,9 +18,8 @@ class LogObject:
     """A JSON object of the log.
 
     Each field of a subclass is a key of the object, in the same order. A field without a default is always written; its
-    value None becomes null. A field with a default is left out where it has that value. A field's type is ``str``,
-    ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `LogObject`, a tuple of one of
-    these, or a union of them or None.
+    value None becomes null. A field with a default is omitted if it has that value. A field's type is ``str``, ``int``,
+    ``float``, ``bool``, ``dict[str, Any]``, a `LogObject`, a tuple of one of these, or a union of them or None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
@@ -28,7 +27,9 @@ class LogObject:
 
     @classmethod
     def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
-        """Read the object from a log. A field that is missing or has the wrong type gets its default, else None.
+        """Read the object from a log.
+
+        A missing field, or a field of the wrong type, gets its default, or None without a default.
 
         Parameters
         ----------

@@ -34,7 +34,7 @@ class MessageSamples(Feature):
         return self
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return an error message if a sampled step is after the last step; None otherwise."""
+        """Return an error message if a sampled step is after the last step, else None."""
         last = self.steps[-1]
         return (
             f"keep_messages.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None

@@ -37,7 +37,7 @@ class Reading:
 
     kind: Kind
     sent: int | None
-    """Bytes sent by the device; None if the counter cannot be read."""
+    """Bytes sent by the device, or None if the counter cannot be read."""
     received: int | None
 
 

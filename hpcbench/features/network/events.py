@@ -35,14 +35,14 @@ class NetworkBytes(Counted):
     """Time in seconds between the first and the last reading."""
     nodes: int | None
     sent_bytes: int | None
-    """Bytes sent by all nodes; None if a counter with traffic is missing or unusable."""
+    """Bytes sent by all nodes, or None if a counter with traffic is missing or unusable."""
     received_bytes: int | None
     uncertain_bytes: int | None
-    """Uncertain bytes of all devices; 0 if the counters were read exactly at step boundaries."""
+    """Uncertain bytes of all devices, or 0 if the counters were read exactly at step boundaries."""
     whole_sent_bytes: int | None = None
     """Bytes sent by all nodes during the whole run of a program, including startup and shutdown."""
     nvlink_bytes: int | None = None
-    """Bytes sent by all GPUs over NVLink, which no other sum includes; None without NVLink."""
+    """Bytes sent by all GPUs over NVLink, which no other sum includes, or None without NVLink."""
     devices: tuple[DeviceBytes, ...] | None
     problems: tuple[str, ...] | None
     """Missing or unusable counters, with the reasons."""

@@ -56,7 +56,7 @@ class NetworkMeter(Observer):
         return {**read_counters(), **(self._links.read() if self._links else {})}
 
     def summary(self, *, from_step: int, to_step: int) -> NetworkBytes:
-        """Return the bytes sent by all nodes (a collective call)."""
+        """Return the number of bytes sent by all nodes (a collective call)."""
         node = (self._hosts[self._comm.rank], shares_node(), self._seconds, list(self._devices.values()))
         nodes = [node for node in self._comm.allgather(node if self._reads else None) if node is not None]
         return sum_devices(

@@ -63,7 +63,7 @@ def _sample(path: Path, program: int, started: str | None) -> None:
 
 
 def _find_start(process: int) -> str | None:
-    """Return the start time of a process in clock ticks; None if the process has exited."""
+    """Return the start time of a process in clock ticks, or None if the process has exited."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

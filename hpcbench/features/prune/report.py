@@ -94,7 +94,7 @@ def read_sparsity(log: RunLog) -> ParameterSparsity | None:
 
 
 def _count_wire_bytes(run: Measures) -> float | None:
-    """Return the bytes per step after encoding."""
+    """Return the number of bytes per step after encoding."""
     return (
         run.wire_bytes / run.steps if run.extract(read_sparsity) and run.steps and run.wire_bytes != "unknown" else None
     )

@@ -11,12 +11,12 @@ from hpcbench.features.prune.settings import Prune
 
 
 def resolve_pruning(train: Train) -> Prune | None:
-    """Return the pruning settings with all defaults filled in; None if the weights stay dense."""
+    """Return the pruning settings with all defaults filled in, or None if the weights stay dense."""
     return train.prune and train.prune.fill_defaults(train.warmup_steps)
 
 
 def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
-    """Return the first violated rule of sparse weights; None if all rules are met.
+    """Return the first violated rule of sparse weights, or None if all rules are met.
 
     `find_optimizer_misfit` rejects the combination with 1-bit Adam, because the scheme selects the optimizer.
     """

@@ -46,7 +46,7 @@ class Prune(Feature):
         return self if self.begin is not None else self.model_copy(update={"begin": max(1, warmup_steps)})
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return the reason why a run of this length does not reach the target sparsity; None if it does."""
+        """Return the reason why a run of this length does not reach the target sparsity, or None if it does."""
         prune = self.fill_defaults(warmup_steps)
         begin, last = prune._first_and_last()
         if max(begin, last) > steps:

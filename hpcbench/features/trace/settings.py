@@ -25,6 +25,6 @@ class Trace(Feature):
         return self
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
-        """Return an error message if a traced step is after the last step; None otherwise."""
+        """Return an error message if a traced step is after the last step, else None."""
         last = self.steps[1]
         return f"trace.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None

@@ -20,7 +20,7 @@ from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
 
 
 class Operand(NamedTuple):
-    """A rank's block of an operand, and the line of its broadcast (None for an operand without the streamed dim)."""
+    """A rank's block of an operand, and the line that broadcasts it (None for an operand without the streamed dim)."""
 
     block: Tensor
     line: GridLine | None = None
@@ -40,7 +40,7 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     left, right
         The operands.
     into
-        Line along which results are reduced; None if the results of all pieces are added locally.
+        Line along which results are reduced, or None if the results of all pieces are added locally.
     compute
         Function that multiplies two blocks and returns a new tensor.
     """

@@ -1,4 +1,4 @@
-"""Model as a chain of layers, links between its ranks, and costs of its stages. Pure.
+"""Model as a chain of layers, with links between ranks and costs of stages. Pure.
 
 The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
 
@@ -6,7 +6,8 @@ The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
   gradients of its weights are summed over them.
 - A boundary takes ``2 a / B``, for an activation and a gradient.
 
-With a codec, a message has ``ratio`` times its bytes and takes ``codec_s`` more seconds per unencoded byte.
+With a codec, the bytes of a message are multiplied by ``ratio``, and each unencoded byte takes ``codec_s`` additional
+seconds.
 """
 
 import math
@@ -29,7 +30,7 @@ class ChainLayer:
     out_bytes
         Bytes that it sends to the next layer for one micro-batch.
     kept_bytes
-        Bytes that it keeps of one micro-batch until the backward pass.
+        Bytes of one micro-batch that it keeps until the backward pass.
     version_bytes
         Bytes of one version of its weights.
     state_bytes
@@ -54,7 +55,7 @@ class Coding:
     """Seconds to encode and decode a byte."""
 
     def time_message(self, nbytes: float, bytes_per_s: float) -> float:
-        """Return the seconds of a message."""
+        """Return the time of a message in seconds."""
         return nbytes * (self.ratio / bytes_per_s + self.codec_s)
 
 
@@ -68,7 +69,7 @@ class LinkLevel:
     Attributes
     ----------
     units
-        Number of units. On the lowest level a unit is a rank, on others the whole level below.
+        Number of units. On the lowest level a unit is a rank. On other levels a unit is the entire next lower level.
     bytes_per_s
         Bandwidth of a unit's link in one direction in bytes per second.
     """
@@ -79,16 +80,16 @@ class LinkLevel:
 
 @dataclass(frozen=True)
 class Setting:
-    """Links, codecs and memory for which a model is cut.
+    """Links, codecs and memory for which a model is partitioned.
 
     Attributes
     ----------
     levels
         Levels from the lowest: links within a node, then links between nodes.
     activations, gradients
-        Codecs of the messages over boundaries, and of the sums of gradients.
+        Codecs for messages across boundaries, and for gradient sums.
     memory_bytes
-        Memory of one rank; None for no limit.
+        Memory of one rank, or None for no limit.
     syncs
         Number of gradient sums per micro-batch: 1 for PipeDream, 1/m with m micro-batches per step.
     """
@@ -105,12 +106,12 @@ class Setting:
         return math.prod(level.units for level in self.levels)
 
     def sync_factor(self, replicas: int, level: LinkLevel) -> float:
-        """Return the seconds of the sums over `replicas` replicas per byte of gradients."""
+        """Return the time in seconds of gradient sums over `replicas` replicas, per gradient byte."""
         return self.syncs * self.gradients.time_message(2 * (replicas - 1) / replicas, level.bytes_per_s)
 
 
 class LayerChain:
-    """Layers in their order, with prefix sums."""
+    """Layers in order, with prefix sums."""
 
     def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:
@@ -131,7 +132,10 @@ class LayerChain:
 
     @cached_property
     def first_equal(self) -> list[list[int]]:
-        """Start of the first run of layers that equals layers i to j, so that equal runs are cut only once."""
+        """Start of the first sequence of layers that equals layers i to j.
+
+        Equal sequences are partitioned only once.
+        """
         numbers: dict[ChainLayer, int] = {}
         kinds = [numbers.setdefault(layer, len(numbers)) for layer in self.layers]
         first: dict[tuple[int, ...], int] = {}
@@ -143,14 +147,14 @@ class LayerChain:
         return self.compute[j] - self.compute[i]
 
     def time_sums(self, i: int, j: int, replicas: int, level: LinkLevel, setting: Setting) -> float:
-        """Return the seconds of the gradient sums of layers i to j - 1, for one micro-batch of each replica."""
+        """Return the time in seconds of the gradient sums of layers i to j - 1, for one micro-batch of each replica."""
         return setting.sync_factor(replicas, level) * (self.weights[j] - self.weights[i])
 
     def time_boundary(self, j: int, level: LinkLevel, setting: Setting) -> float:
-        """Return the seconds of the messages before layer j in both directions."""
+        """Return the time in seconds of the messages before layer j, in both directions."""
         return 2 * setting.activations.time_message(self.layers[j - 1].out_bytes, level.bytes_per_s)
 
     def count_memory(self, i: int, j: int, *, alive: int, versions: int) -> float:
-        """Return the bytes of a rank with layers i to j - 1, `alive` micro-batches and `versions` versions."""
+        """Return the bytes on a rank with layers i to j - 1, `alive` micro-batches and `versions` versions."""
         activations = alive * (self.activations[j] - self.activations[i])
         return activations + versions * (self.versions[j] - self.versions[i]) + self.states[j] - self.states[i]

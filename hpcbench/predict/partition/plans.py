@@ -1,7 +1,7 @@
 """Plans of the partitioner for a run: PipeDream's free cut, layouts that the engine can run, and a plan for 2BW.
 
 The planner of PipeDream-2BW (arXiv 2006.09503, section 4) tries every width, depth, micro-batch and kind of
-recomputation that fits into the memory, and returns the one with the most samples per second.
+recomputation that fits into the memory, and returns the plan with the most samples per second.
 """
 
 import math
@@ -41,9 +41,9 @@ class Plans:
     """Layers and replicas of each stage, first to last."""
     free_samples_per_s: float
     even: tuple[EvenPlan, ...]
-    """The best layouts of every number of stages, the fastest first."""
+    """Best layout for each number of stages, fastest first."""
     two_buffers: EvenPlan | None
-    """The best plan with two versions; None if none fits."""
+    """The best plan with two versions, or None if none fits."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plans as plain data."""
@@ -53,7 +53,7 @@ class Plans:
 def plan_stages(
     cell: str, scheme: str, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None
 ) -> Plans:
-    """Cut the run's model over the ranks of its layout.
+    """Partition the run's model over the ranks of its layout.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _list_shapes(workload: Workload, setting: Setting) -> Iterator[tuple[int, in
 
 
 def _count_micro_batches(workload: Workload, dp: int) -> int:
-    """Return the number of micro-batches of a replica in a step; 0 if `dp` replicas cannot share the batch."""
+    """Return the number of micro-batches of a replica in a step, or 0 if `dp` replicas cannot share the batch."""
     part = workload.train.micro_batch * dp
     return 0 if workload.train.global_batch % part else workload.train.global_batch // part
 

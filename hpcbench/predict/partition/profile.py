@@ -1,4 +1,4 @@
-"""Profile of a model's layers on a machine, as input of the partitioner."""
+"""Profile of a model's layers on a machine, for the partitioner."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from hpcbench.predict.flops import describe_block
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import CONTEXT_BYTES, count_activation_bytes
 from hpcbench.predict.partition.chain import PLAIN, ChainLayer, Coding, LayerChain, LinkLevel, Setting
+from hpcbench.predict.program_memory import count_kept_bytes
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import ComputeCosts, ComputeTime
 from hpcbench.predict.workload import Workload
@@ -18,13 +19,16 @@ _BOUNDARIES = (("PP", "FORWARD", "ACT"), ("PP", "BACKWARD", "GRAD"))
 
 
 def profile_layers(workload: Workload, machine: Machine) -> LayerChain:
-    """Profile the model's layers. The first one includes the embedding, and the last one the head."""
+    """Profile the model's layers. The first layer includes the embedding, and the last layer includes the head."""
     model, train, layout = workload.model, workload.train, workload.layout
     costs = ComputeCosts(machine, model, train, layout, workload.program)
     width, sent = WIDTHS[train.precision], WIDTHS[train.message_formats["gradients"]]
     block = describe_block(model).count_parameters(model.hidden) / layout.tp
     table = model.vocab * model.hidden / layout.tp
-    activations = count_activation_bytes(workload)
+    of_program = workload.program.states  # Other programs than the engine have their own rules.
+    activations = (
+        count_kept_bytes(workload, recompute=train.recompute) if of_program else count_activation_bytes(workload)
+    )
     layers = []
     for number in range(model.layers):
         ends: list[tuple[ComputeTime, float]] = []

@@ -1,4 +1,4 @@
-"""Layers that fit into the memory of some ranks, whatever time they take. Pure.
+"""Layers that fit into the memory of some ranks, regardless of their computing time. Pure.
 
 A stage with more ranks does not hold more versions, and a stage with fewer layers does not need more memory. For the
 stages behind a boundary it is therefore sufficient to find the first layer that they can reach: a cut fits if its
@@ -12,14 +12,14 @@ from hpcbench.predict.partition.chain import LayerChain, Setting
 
 
 def count_versions(ranks: int, behind: float) -> int:
-    """Return the number of versions that a stage holds, which is that of micro-batches between it and the end.
+    """Return the number of versions on a stage: the number of micro-batches between the stage and the end.
 
     Parameters
     ----------
     ranks
         Number of the stage's ranks.
     behind
-        Number of ranks behind it.
+        Number of ranks behind the stage.
     """
     return math.ceil((behind + ranks) / ranks - 1e-9)
 
@@ -32,7 +32,7 @@ class Reach:
     chain
         The layers.
     setting
-        Links, codecs and memory, with a limit of memory.
+        Links, codecs and memory. The memory must be limited.
     """
 
     def __init__(self, chain: LayerChain, setting: Setting) -> None:
@@ -43,14 +43,14 @@ class Reach:
         self._longest: dict[tuple[int, int], int] = {}
 
     def find_first(self, level: int, j: int, units: int, behind: float) -> int:
-        """Return the least i for which layers i to j - 1 fit on `units` units of a level; j if none does.
+        """Return the smallest i for which layers i to j - 1 fit on `units` units of a level, or j if no layer fits.
 
         Parameters
         ----------
         level, j, units
             Level, end of the layers, and number of units.
         behind
-            Number of ranks behind the last one of these units, for each replica of the level.
+            Number of ranks behind the last of these units, for each replica of the level.
         """
         key = level, j, units, behind
         if key not in self._first:

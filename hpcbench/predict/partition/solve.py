@@ -1,9 +1,9 @@
 """PipeDream's dynamic program: stages and replicas, level by level. Pure.
 
-``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the least time of the slowest stage
-for the first j layers on m units. On a higher level a unit is the whole level below, with its best cut. A stage that
-does not fit into the memory of its ranks takes infinite time. The number of versions of a stage is that of the
-micro-batches between it and the end: ``ceil(ranks from the stage to the end / ranks of the stage)``.
+``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the minimum time of the slowest stage
+for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. A stage
+that does not fit into the memory of its ranks takes infinite time. The number of versions of a stage equals the number
+of micro-batches between the stage and the end: ``ceil(ranks from the stage to the end / ranks of the stage)``.
 """
 
 import math
@@ -27,7 +27,7 @@ class StageCut:
 
 @dataclass(frozen=True)
 class PipelineCut:
-    """A cut of a chain. `seconds` is the time of its slowest stage or boundary; infinite if nothing fits."""
+    """A cut of a chain. `seconds` is the time of its slowest stage or boundary, or infinite if nothing fits."""
 
     seconds: float
     stages: tuple[StageCut, ...]
@@ -42,7 +42,7 @@ class _Best(NamedTuple):
 
 _NONE = _Best(math.inf, -1, 0)
 _WIDER = 1.3
-"""Factor over the ideal time in the first search; its square in the second, and so on."""
+"""Factor over the ideal time in the first search. The second search uses its square, and so on."""
 _SLACK = 1 + 1e-9
 """Factor over the best time for which a split is still considered, because sums of floats depend on their order."""
 
@@ -57,7 +57,7 @@ class Solver:
     setting
         Links, codecs and memory.
     reach
-        Layers that fit into the memory; None without a limit.
+        Layers that fit into the memory, or None without a limit.
     """
 
     def __init__(self, chain: LayerChain, setting: Setting, reach: Reach | None = None) -> None:
@@ -97,7 +97,7 @@ class Solver:
         """Return the best cut of layers i to j - 1 over the first `units` units of a level, within `most` seconds.
 
         `behind` is the number of ranks behind the level's last unit, for each replica of the level. Layers in the
-        result are numbered from i, because equal runs of layers share it.
+        result are numbered from i, because equal sequences of layers share the result.
         """
         i, j = self._chain.first_equal[i][j], j - i + self._chain.first_equal[i][j]
         if self._reach is None:
@@ -148,7 +148,7 @@ class Solver:
     def _time_last(
         self, level: int, begins: range, j: int, replicas: int, units: int, behind: float, most: float
     ) -> Iterator[tuple[int, float]]:
-        """Yield begin and seconds of last stages that end before layer j.
+        """Yield the first layer and the time in seconds of last stages that end before layer j.
 
         On the lowest level the iteration ends at the first stage that does not fit. On higher levels, a stage that
         takes longer than `most` has infinite time.
@@ -175,10 +175,10 @@ class Solver:
 
 
 def find_best_cut(chain: LayerChain, setting: Setting) -> PipelineCut:
-    """Return the cut with the least time of its slowest stage or boundary.
+    """Return the cut that minimizes the time of the slowest stage or boundary.
 
-    The first search is limited to a little more than the evenly divided computing time, and each further search to
-    more. With a lower limit fewer splits are possible.
+    The first search is limited to slightly more than the evenly divided computing time, and each further search has a
+    higher limit. With a lower limit fewer splits are possible.
     """
     n, ranks = len(chain), setting.ranks
     top = len(setting.levels) - 1
@@ -207,7 +207,7 @@ def find_even_cut(
     Parameters
     ----------
     versions
-        Number of versions of the weights that a stage holds; None for that of its micro-batches in flight.
+        Number of versions of the weights that a stage holds, or None for the number of its micro-batches in flight.
     """
     link, n = setting.levels[-1], len(chain)
     sums_link = setting.levels[0] if replicas <= setting.levels[0].units else link

@@ -35,7 +35,7 @@ class Placed:
     id: str
     kind: str
     heading: str
-    """Heading of the block; empty for sentences without a tone."""
+    """Heading of the block. Empty for sentences without a tone."""
     drawing: str = ""
 
 
@@ -97,10 +97,10 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
     document
         The document.
     template
-        Template that extends ``page.html.j2``; None for ``page.html.j2`` itself.
+        Template that extends ``page.html.j2``, or None for ``page.html.j2`` itself.
     context
-        Additional template variables. `linked` turns file locations in sentences into links, `citations` the sources of
-        entries.
+        Additional template variables. `linked` turns file locations in sentences into links, and `citations` does the
+        same for the sources of entries.
     """
     styles = Stylesheet()
     ids = [f"chapter-{i}" for i, _ in enumerate(document.chapters, 1)]
@@ -125,7 +125,7 @@ def write(document: Document, template: Path | None = None, **context: Any) -> s
 
 
 def sort_key(entry: Entry) -> str | None:
-    """Return the sort key of an entry for the page's script; None if the value is unknown or NaN."""
+    """Return the sort key of an entry for the page's script, or None if the value is unknown or NaN."""
     value = entry.value
     if value is None or isinstance(value, str):
         return value

@@ -127,7 +127,7 @@ def _find_reason_to_leave_out(path: Path) -> str:
 
 
 def _read_content(file: Path, root: Path, names: Names, *, anonymous: bool) -> bytes | None:
-    """Return the content to pack; None if names cannot be replaced in the file."""
+    """Return the content to pack, or None if names cannot be replaced in the file."""
     content = file.read_bytes()
     inside = file.relative_to(root).as_posix()
     if inside == "provenance/submit.json":

@@ -46,7 +46,7 @@ class Mismatch:
     """Value of the relation at this step."""
     expected: float
     reference: int | None
-    """Log line that `expected` was read from; None if it is a known fact about the run."""
+    """Log line that `expected` was read from, or None if it is a known fact about the run."""
     count: int
     """Number of steps that violate the relation."""
     of: int
@@ -58,7 +58,7 @@ class Mismatch:
 
 
 def find_mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
-    """Return the first step that violates a relation by more than `TOLERANCE` and rounding; None if there is none.
+    """Return the first step that violates a relation by more than `TOLERANCE` and rounding, or None if no step does.
 
     `units` maps columns to the unit of their last printed digit. For other columns it is derived from the values. If
     `expected` is unknown, steps are compared with the median step, because the mean of contradictory values is

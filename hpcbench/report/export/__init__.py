@@ -11,7 +11,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
-VERSION = 8
+VERSION = 9
 """Schema version. It increases when columns are added, removed, renamed or moved, or change their type or unit."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -165,6 +165,19 @@ RUNS = ExportTable(
         ExportColumn("codec", "text", "", "Codec of all traffic that no rule of the scheme names"),
         ExportColumn("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind, as an array"),
         ExportColumn("settings", "json", "", "All settings of the run: its run.json, as an object"),
+        ExportColumn("step_seconds_mean", "real", "s", "Mean step time, over the steps that the throughput counts"),
+        ExportColumn("step_seconds_p50", "real", "s", "Median of these step times"),
+        ExportColumn("step_seconds_p95", "real", "s", "95th percentile of these step times"),
+        ExportColumn("step_seconds_p99", "real", "s", "99th percentile of these step times"),
+        ExportColumn(
+            "lowest_numerical_precision_in_comm",
+            "text",
+            "",
+            "Format of messages with the fewest bits, in MLPerf's words",
+        ),
+        ExportColumn(
+            "lowest_numerical_precision_in_linear", "text", "", "Lowest format of matrix products, in MLPerf's words"
+        ),
         ExportColumn("steps_logged", "integer", "1", "Steps that the log holds"),
         ExportColumn("steps_planned", "integer", "1", "Planned steps, by the log"),
         ExportColumn("file", "text", "", "Its log, the key that joins the tables; absent without a log"),

@@ -22,6 +22,7 @@ from hpcbench.contract.events import (
     TrafficTotals,
 )
 from hpcbench.contract.values import limit_integer
+from hpcbench.report.basis import find_first_step
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -36,6 +37,8 @@ from hpcbench.report.export import (
     Type,
     Value,
 )
+from hpcbench.report.lowest_precision import find_lowest_precisions
+from hpcbench.report.pace import compute_step_times
 from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
@@ -45,7 +48,7 @@ _LONGEST_JSON = 1 << 20
 
 
 def clean_text(text: str | None) -> str | None:
-    """Return text that every file format and terminal can show; None if the text is missing.
+    """Return text that every file format and terminal can show, or None if the text is missing.
 
     Unprintable characters, such as line breaks, become U+FFFD.
     """
@@ -56,12 +59,12 @@ def clean_text(text: str | None) -> str | None:
 
 
 def locate(path: Path | str | None) -> str | None:
-    """Make a path, or ``file:line``, valid from any directory; None if the path is missing."""
+    """Make a path, or ``file:line``, valid from any directory. Return None if the path is missing."""
     return clean_text(str(Path(path).absolute())) if path else None
 
 
 def as_json(value: Any, longest: int = _LONGEST_JSON) -> str | None:
-    """Return a value as ASCII JSON; None if the value is missing, not representable in JSON, or too long."""
+    """Return a value as ASCII JSON, or None if the value is missing, not representable in JSON, or too long."""
     if value is None:
         return None
     try:
@@ -139,6 +142,10 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         if quantity.exported
     }
     values |= {name: getattr(facts, name) for name in _FLOPS}
+    values |= {name: clean_text(text) for name, text in find_lowest_precisions(run).items()}
+    values |= {
+        f"step_seconds_{name}": time for name, time in compute_step_times(log, find_first_step(run, log)).items()
+    }
     values |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
     yield (*identity, *(values[name] for name in RUNS.names[len(IDENTITY) :]))
 
@@ -236,7 +243,7 @@ def _identity(submission: Submission, run: RunResult) -> Row:
 
 
 def _each(texts: Iterable[str | None]) -> str | None:
-    """Return the distinct texts; None if there are none."""
+    """Return the distinct texts, or None if there are none."""
     return as_json(sorted({text for text in texts if text}) or None)
 
 

@@ -30,7 +30,7 @@ class ReportRequest(Results):
     tables: Sequence[str]
     """Names of the tables."""
     output: Path | None
-    """Output file; None for standard output."""
+    """Output file, or None for standard output."""
     microbenchmarks: Sequence[Microbenchmark] = ()
 
     def document(self, *, figures: bool = False) -> Document:

@@ -24,7 +24,7 @@ from hpcbench.report.weaknesses import find_weaknesses
 def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmark] = ()) -> dict[str, Any]:
     """Return all values, unrounded. Missing values are None."""
     return {
-        "schema": 4,
+        "schema": 5,
         "submissions": [
             {
                 "root": str(submission.root) if submission.root else None,
@@ -35,7 +35,11 @@ def content(sections: Sequence[Section], microbenchmarks: Sequence[Microbenchmar
                 "submitted_by_version": submission.plan.version,
                 "criteria": submission.plan.criteria.model_dump(),
                 "thresholds": [
-                    {**test.threshold.model_dump(), "run": test.run.run.id, "value": test.value, "kept": test.kept}
+                    {
+                        **test.threshold.model_dump(),
+                        "runs": [run.run.id for run in test.runs],
+                        **read_values(test, {name: name for name in ("value", "interval", "state", "kept")}),
+                    }
                     for test in check_thresholds(cells, submission.plan.thresholds)
                 ],
                 "cells": [

@@ -1,7 +1,7 @@
 """JUnit XML reports for CI servers, with one test case per run.
 
 A run that violates a threshold is a ``failure``. A run that failed, or without a value for a threshold, is an
-``error``. A run that has not ended is ``skipped``.
+``error``. A run that has not ended is ``skipped``. A threshold with a confidence is a case of its own.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,14 @@ def write(sections: Sequence[Section]) -> str:
         if submission.root:
             properties = ElementTree.SubElement(suite, "properties")
             ElementTree.SubElement(properties, "property", name="directory", value=_clean(str(submission.root)))
-        tests: dict[str, list[ThresholdTest]] = {}
-        for test in check_thresholds(cells, plan.thresholds):
-            tests.setdefault(test.run.run.id, []).append(test)
         for cell in cells:
+            tests = check_thresholds([cell], plan.thresholds)
             for measures in cell.runs:
-                _write_case(suite, cell, measures, tests.get(measures.run.id, []))
+                of_run = [test for test in tests if test.threshold.confidence is None and test.runs == (measures,)]
+                _write_case(suite, cell, measures, of_run)
+            for test in tests:
+                if test.threshold.confidence is not None:
+                    _write_threshold(suite, cell, test)
         cases = suite.findall("testcase")
         suite.set("tests", str(len(cases)))
         for kind in ("failure", "error", "skipped"):
@@ -44,10 +46,8 @@ def write(sections: Sequence[Section]) -> str:
 
 def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, tests: list[ThresholdTest]) -> None:
     run = measures.run
-    where = ".".join([run.study, run.site, *(f"{key}={value}" for key, value in cell.values.items())])
     # The format cannot represent an unknown time.
-    time = f"{run.seconds or 0.0:.3f}"
-    case = ElementTree.SubElement(suite, "testcase", classname=_clean(where), name=_clean(run.id), time=time)
+    case = _start_case(suite, cell, measures, run.id, run.seconds or 0.0)
     log = str(run.log.path) if run.log else ""
     if run.state in OPEN:
         ElementTree.SubElement(case, "skipped", message=_clean(run.state))
@@ -55,13 +55,31 @@ def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, test
         error = ElementTree.SubElement(case, "error", type=run.state, message=_clean(run.verdict.reason or run.state))
         error.text = _clean(run.verdict.where or log)
     else:
-        broken = [test for test in tests if not test.kept]
-        # A JUnit test case has a single result. A violated threshold takes precedence over an unknown value.
-        broken.sort(key=lambda test: test.value is None)
-        if broken:
-            kind = "error" if broken[0].value is None else "failure"
-            result = ElementTree.SubElement(case, kind, type="threshold", message=_clean(str(broken[0])))
-            result.text = "\n".join(_clean(line) for line in (*map(str, broken), log) if line)
+        _mark_broken(case, [test for test in tests if not test.kept], log)
+
+
+def _write_threshold(suite: ElementTree.Element, cell: Cell, test: ThresholdTest) -> None:
+    """Write a case of its own for a threshold on the mean of several runs."""
+    name = f"{test.runs[0].run.scheme}: {test.threshold.quantity}"
+    case = _start_case(suite, cell, test.runs[0], name, 0.0)
+    _mark_broken(case, [] if test.kept else [test], "")
+
+
+def _start_case(
+    suite: ElementTree.Element, cell: Cell, measures: Measures, name: str, seconds: float
+) -> ElementTree.Element:
+    run = measures.run
+    where = ".".join([run.study, run.site, *(f"{key}={value}" for key, value in cell.values.items())])
+    return ElementTree.SubElement(suite, "testcase", classname=_clean(where), name=_clean(name), time=f"{seconds:.3f}")
+
+
+def _mark_broken(case: ElementTree.Element, broken: list[ThresholdTest], log: str) -> None:
+    """Add the result of thresholds that are not met. A violation takes precedence over an unknown value."""
+    broken = sorted(broken, key=lambda test: test.state != "violated")
+    if broken:
+        kind = "failure" if broken[0].state == "violated" else "error"
+        result = ElementTree.SubElement(case, kind, type="threshold", message=_clean(str(broken[0])))
+        result.text = "\n".join(_clean(line) for line in (*map(str, broken), log) if line)
 
 
 def _clean(text: str) -> str:

@@ -7,6 +7,7 @@ from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
 from hpcbench.report.plots.gain import plot_gain
 from hpcbench.report.plots.loss import plot_loss_over_steps, plot_loss_over_time
+from hpcbench.report.plots.over_bandwidth import plot_gain_over_bandwidth
 from hpcbench.report.plots.over_wire import plot_error_over_wire
 from hpcbench.report.plots.speed import plot_scaling, plot_throughput
 from hpcbench.report.plots.step import plot_time_split
@@ -21,6 +22,7 @@ OF_CELL: dict[str, Callable[[Submission, Cell], Figure | None]] = {
     "loss-over-time": plot_loss_over_time,
     "step-trace": plot_step_trace,
     "error-over-wire": plot_error_over_wire,
+    "gain-over-bandwidth": plot_gain_over_bandwidth,
 }
 """Builders of figures about the schemes of a cell."""
 

@@ -26,7 +26,7 @@ def name(scheme: str) -> str:
 
 
 def remark(row: SchemeRow) -> str:
-    """Describe incomplete runs; empty if all runs completed."""
+    """Describe incomplete runs. Empty if all runs completed."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""
@@ -44,7 +44,7 @@ def write_heading(row: SchemeRow) -> str:
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
-DECIDED = {"faster", "not faster", "as fast", "better", "as good", "worse"}
+DECIDED = {"faster", "not faster", "as fast", "better", "no worse", "worse"}
 """Significant findings, which are drawn with filled markers."""
 
 
@@ -200,6 +200,6 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def average(values: Iterable[float]) -> float:
-    """Return the mean; NaN if any value is NaN, infinite or too large."""
+    """Return the mean, or NaN if any value is NaN, infinite or too large."""
     numbers = list(values)
     return fmean(numbers) if all(map(is_usable, numbers)) else math.nan

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
-from hpcbench.plot_labels import place_labels
+from hpcbench.plot_labels import Ends, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
 from hpcbench.present.document import Figure, Tone
 from hpcbench.report.compare import Cell, SchemeRow
@@ -29,7 +29,7 @@ _LOOKS: dict[Tone, tuple[str, str, bool]] = {
 
 
 def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one point per scheme; None if no scheme has both a comparable speed and a comparable loss."""
+    """Plot one point per scheme, or None if no scheme has both a comparable speed and a comparable loss."""
     rows = [row for row in cell.rows if row.scheme != cell.baseline and _has_place(row)]
     if not rows:
         return None
@@ -52,12 +52,14 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
         axes.set_ylabel("loss - loss of the baseline (up: worse)")
         grid(axes)
         points = [(fit_name(row.scheme), *_get_place(row)) for row in rows]
-        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])])
+        bars = [bar for row in rows for bar in _list_bars(row)]
+        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], bars)
 
     caption = (
         "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"
-        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front, which no"
-        " other scheme significantly beats. Filled circle: faster and no worse. Diamond: warning, see the verdict."
+        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front of"
+        " the schemes that no other one significantly beats. Filled circle: faster and no worse. Diamond: warning, see"
+        " the verdict."
     )
     if margin and _measure_reach(rows) > _WIDE * margin:
         caption += " Outside of the margin the axis of the loss is logarithmic."
@@ -77,21 +79,32 @@ def _get_place(row: SchemeRow) -> tuple[float, float]:
 
 
 def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
-    """Connect the schemes on the Pareto front, in the order of their speeds."""
+    """Connect the schemes on the Pareto front, in the order of their speeds.
+
+    If the scatter is large, a scheme may be slower and worse than others in the figure although none significantly
+    beats it. Such schemes are not connected, so that speed and loss both increase along the line.
+    """
     unbeaten = compute_front(cell).unbeaten
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
     places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
-    xs, ys = [x for x, _ in sorted(places)], [y for _, y in sorted(places)]
+    xs, ys = zip(*find_optimal(places), strict=True) if places else ((), ())
     axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1)
+
+
+def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs of speed and loss to which no other pair is superior, slowest first."""
+    optimal: list[tuple[float, float]] = []
+    for speed, loss in sorted(places, key=lambda place: (-place[0], place[1])):
+        if not optimal or loss < optimal[-1][1]:
+            optimal.append((speed, loss))
+    return optimal[::-1]
 
 
 def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
     x, y = _get_place(row)
     colour, mark, filled = _LOOKS.get(row.outcome.tone if row.outcome else "", _LOOKS[""])
-    if row.speed and row.speed.low is not None and row.speed.high is not None:
-        axes.plot([row.speed.low, row.speed.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
-    if row.loss and row.loss.low is not None and row.loss.high is not None:
-        axes.plot([x, x], [row.loss.low, row.loss.high], color=colour, linewidth=1.2, solid_capstyle="butt")
+    for xs, ys in _list_bars(row):
+        axes.plot(xs, ys, color=colour, linewidth=1.2, solid_capstyle="butt")
     axes.plot(
         x,
         y,
@@ -102,6 +115,17 @@ def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
         linestyle="none",
         zorder=3,
     )
+
+
+def _list_bars(row: SchemeRow) -> list[tuple[Ends, Ends]]:
+    """Return the ends of the intervals of a scheme."""
+    x, y = _get_place(row)
+    bars: list[tuple[Ends, Ends]] = []
+    if row.speed and row.speed.low is not None and row.speed.high is not None:
+        bars.append(((row.speed.low, row.speed.high), (y, y)))
+    if row.loss and row.loss.low is not None and row.loss.high is not None:
+        bars.append(((x, x), (row.loss.low, row.loss.high)))
+    return bars
 
 
 def _measure_reach(rows: Iterable[SchemeRow]) -> float:

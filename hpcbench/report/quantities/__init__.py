@@ -112,7 +112,7 @@ class Quantity:
     head: str
     """Column header. ``{unit}`` and ``{each}`` (GPU or rank) are replaced."""
     unit: str
-    """Unit of the values, such as s, B or FLOP/s; 1 for dimensionless values."""
+    """Unit of the values, such as s, B or FLOP/s, or 1 for dimensionless values."""
     meaning: str
     """One-sentence description, without a final period."""
     label: str = ""
@@ -130,18 +130,18 @@ class Quantity:
         "work over time",
         "last step",
     ] = ""
-    """How values are averaged over a run's steps; empty if not averaged."""
+    """How values are averaged over a run's steps. Empty if not averaged."""
     over_runs: Average = MEAN
     """How values are averaged over a scheme's runs."""
     better: Literal["", "higher", "lower"] = ""
-    """Direction of better values; empty if neither direction is better."""
+    """Direction of better values. Empty if neither direction is better."""
     table: str = ""
-    """Name of the table that shows the quantity; empty if no table shows it."""
+    """Name of the table that shows the quantity. Empty if no table shows it."""
     group: int = 0
     """Column group in the table."""
     exported: Exported | None = None
     alarm: float | None = None
-    """Value that tables mark as bad; None if no value is bad."""
+    """Value that tables mark as bad, or None if no value is bad."""
     of_schemes: bool = True
     """Whether the quantity is shown for schemes. Otherwise it is only exported."""
 
@@ -156,7 +156,7 @@ class Quantity:
         return self.over_runs.over(runs, self.compute)
 
     def average_or_none(self, runs: Sequence[Measures]) -> float | None:
-        """Compute a scheme's value; None if it is not a number."""
+        """Compute a scheme's value, or None if it is not a number."""
         value = self.average(runs)
         return None if value == "unknown" else value
 

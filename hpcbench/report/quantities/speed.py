@@ -112,7 +112,7 @@ SPEED = (
 
 
 def _average_last_loss(runs: Sequence[Measures], value: Callable[[Measures], Value]) -> Value:
-    """Average the last validation loss of the completed runs; NaN if a run diverged."""
+    """Average the last validation loss of the completed runs. The result is NaN if a run diverged."""
     if any(run.run.state == "nan" for run in runs):
         return math.nan
     return average_known(run.loss_valid for run in select_completed(runs))

@@ -54,7 +54,16 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
 METHOD = "method"
 """Table name that selects the method description and the notes omitted from the top of a chapter."""
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Speed": ("speed", "phases", "schemes", "predicted", "prediction-error", "throughput", "step-trace"),
+    "Speed": (
+        "speed",
+        "phases",
+        "schemes",
+        "predicted",
+        "prediction-error",
+        "gain-over-bandwidth",
+        "throughput",
+        "step-trace",
+    ),
     "Scaling": ("strong-scaling", "weak-scaling", "scaling"),
     "Loss": ("loss", "loss-over-steps", "loss-over-time", "synchrony", "time-to-loss", "staleness"),
     "Traffic": ("traffic", "axes", "experts", "sparse", "sparsity", "network", "error-over-wire"),
@@ -66,5 +75,5 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def choose_group(block: Table | Figure) -> str:
-    """Return the details group of a table or figure; empty if it is always visible."""
+    """Return the details group of a table or figure. Empty if it is always visible."""
     return next((title for title, names in GROUPS.items() if block.name in names), "")

@@ -60,7 +60,7 @@ _AXES_NOTE = (
     "Means over the runs, per step and rank. Weights and their gradients are sent over i and e, activations over j and"
     " k."
 )
-_TONES: dict[str, Tone] = {"as good": "good", "better": "good", "worse": "bad"}
+_TONES: dict[str, Tone] = {"no worse": "good", "better": "good", "worse": "bad"}
 """Tone of each loss finding. Inconclusive findings are warnings."""
 
 
@@ -114,9 +114,9 @@ def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
 
 def _write_loss_notes(cell: Cell) -> list[str]:
     notes = [
-        f"{row.scheme} is as good only on average: the difference of its worst pair is {row.loss.worst:+.4f}."
+        f"{row.scheme} is no worse on average only: the difference of its worst pair is {row.loss.worst:+.4f}."
         for row in cell.rows
-        if row.loss and row.loss_shown == "as good" and not row.loss.steady
+        if row.loss and row.loss_shown == "no worse" and not row.loss.steady
     ]
     if any(row.loss_in_time for row in cell.rows):
         notes.append(
@@ -159,7 +159,7 @@ class _Axis:
 
 
 def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with one row per scheme and axis; None if no run has a tensor grid."""
+    """Make the table with one row per scheme and axis, or None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _sum_axes(row)]
     if not lines:
         return None

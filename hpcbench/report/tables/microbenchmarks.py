@@ -72,7 +72,10 @@ class _Measured:
 
     @property
     def rows(self) -> dict[Key, TableRow]:
-        """Rows by key. For repeated rows, the last measurement is used, because earlier ones often warm up caches."""
+        """Rows by key.
+
+        For repeated rows, the last measurement is used, because earlier measurements often warm up caches.
+        """
         return {size.key: size for table in self.tables for size in table.sizes}
 
     def wrong(self, key: Key) -> int:

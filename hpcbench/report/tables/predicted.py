@@ -1,5 +1,6 @@
 """Tables that compare predictions at submission time with measurements."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class _Line:
 
 
 def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with one row per scheme; None if no prediction is based on measurements or data sheets."""
+    """Make the table with one row per scheme, or None if no prediction is based on measurements or data sheets."""
     lines = _list_lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
@@ -62,6 +63,14 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
         ),
         (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _show_error),
         (
+            Column(
+                "break_even_gbit_per_s",
+                "pays below (Gbit/s)",
+                help="Bandwidth of a node's network below which it pays.",
+            ),
+            _show_break_even,
+        ),
+        (
             Column("prediction_basis", "rests on", text=True, help="The least certain input of the prediction."),
             lambda line: phrase(line.predicted.basis if line.predicted else ""),
         ),
@@ -75,7 +84,7 @@ def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Tabl
 
 
 def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of prediction errors of several submissions; None without predictions."""
+    """Make the table of prediction errors of several submissions, or None without predictions."""
     by_scheme: dict[str, list[tuple[float, str]]] = {}
     for submission, cells in sections:
         for cell in cells:
@@ -111,7 +120,7 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell; empty if all predictions are assumed.
+    """List the lines of a cell. Empty if all predictions are assumed.
 
     Measurements cannot refute assumed predictions.
     """
@@ -132,6 +141,14 @@ def _show_error(line: _Line) -> Entry:
         return Entry()
     tone: Tone = "" if line.predicted.low <= line.measured <= line.predicted.high else "warning"
     return Entry(f"{100 * line.error:+.1f} %", line.error, tone)
+
+
+def _show_break_even(line: _Line) -> Entry:
+    at = line.predicted.break_even if line.predicted else None
+    if at is None:
+        return Entry()
+    gbit = 8e-9 * at
+    return Entry(f"{gbit:.3g}" if 0 < at < math.inf else "any" if at else "none", gbit)
 
 
 def _count(errors: Sequence[tuple[float, str]]) -> Entry:

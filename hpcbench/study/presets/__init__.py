@@ -82,7 +82,8 @@ def _number(word: re.Match[str]) -> str:
 
 def _fill(value: Any, numbers: dict[str, str]) -> Any:
     if isinstance(value, str):
-        return value.format(**numbers)
+        alone = re.fullmatch(r"\{(\w+)\}", value)
+        return int(numbers[alone[1]]) if alone else value.format(**numbers)
     if isinstance(value, list):
         return [_fill(item, numbers) for item in value]
     return {key: _fill(item, numbers) for key, item in value.items()} if isinstance(value, dict) else value

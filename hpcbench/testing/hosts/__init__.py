@@ -2,9 +2,9 @@
 
 Each host has its own network, name, /dev/shm, and System V IPC. Ranks on the same host communicate through shared
 memory. Ranks on different hosts use TCP over links that limit each host's send and receive rates. The hosts run in a
-process namespace of their own. The first process of this namespace implements the network, and ends when the Python
-process that created the hosts closes them or exits in any way. The kernel then kills all remaining processes in the
-namespace, and removes its networks and mounts, which are invisible outside.
+separate process namespace. The first process of this namespace implements the network, and ends when the Python process
+that created the hosts closes them or exits in any way. The kernel then kills all remaining processes in the namespace,
+and removes its networks and mounts, which are invisible outside.
 """
 
 import os
@@ -112,7 +112,7 @@ class Hosts:
         command
             Program and arguments of each rank. The program must use the MPI library of this Python environment.
         ranks_per_host
-            Number of ranks per host. By default, as few as possible.
+            Number of ranks per host. The default is the smallest possible number.
         timeout
             Seconds after which all processes of the program are killed.
         environment

@@ -12,7 +12,7 @@
 #SBATCH --no-requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site contained.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site contained.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001
@@ -114,7 +114,7 @@ teardown() {
 # ---- the environment of the ranks ----
 export OMP_NUM_THREADS=8
 # The ranks compare themselves with these inside the container.
-export HPCBENCH_CONTAINER='apptainer /sw/it'"'"'s mine.sif' HPCBENCH_VERSION=0.1.0
+export HPCBENCH_CONTAINER='apptainer /sw/it'"'"'s mine.sif' HPCBENCH_VERSION=1.0.0
 export HPCBENCH_MPI_PATHS=/opt/mpich/lib
 
 # ---- the runs: one after another, each with its id and its command ----

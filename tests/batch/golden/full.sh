@@ -9,13 +9,15 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --partition=boost
 #SBATCH --account=x
+#SBATCH --mail-user=me@site.example
+#SBATCH --mail-type=END,FAIL
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
 #SBATCH --constraint='gpu&hbm80g'
 #SBATCH --exclusive
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site full.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site full.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

@@ -10,7 +10,7 @@
 #BSUB -cwd /scratch/me/results/neox-hybrid/001
 #BSUB -o /scratch/me/results/neox-hybrid/001/arrays/neox-hybrid-001-a1.%I.log
 #BSUB -core_isolation 2
-# Written by hpcbench 0.1.0: study neox-hybrid, site lassen.
+# Written by hpcbench 1.0.0: study neox-hybrid, site lassen.
 cd -- /scratch/me/results/neox-hybrid/001 || exit 1
 index=${LSB_JOBINDEX:-}
 # element k runs the job in line k

@@ -10,7 +10,7 @@
 #BSUB -cwd /scratch/me/results/neox-hybrid/001
 #BSUB -o /scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
 #BSUB -core_isolation 2
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site lassen.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site lassen.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

@@ -13,7 +13,7 @@
 #SBATCH --no-requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site leonardo.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site leonardo.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Written by hpcbench 0.1.0: study demo, job j0001-r1, site local.
+# Written by hpcbench 1.0.0: study demo, job j0001-r1, site local.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root='/home/me/it'"'"'s $HOME/results/demo/001'

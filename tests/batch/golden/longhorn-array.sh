@@ -12,7 +12,7 @@
 #SBATCH --no-requeue
 #SBATCH --chdir=/scratch/me/results/neox-hybrid/001
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/arrays/neox-hybrid-001-a1.%a.log
-# Written by hpcbench 0.1.0: study neox-hybrid, site longhorn.
+# Written by hpcbench 1.0.0: study neox-hybrid, site longhorn.
 cd -- /scratch/me/results/neox-hybrid/001 || exit 1
 index=${SLURM_ARRAY_TASK_ID:-}
 # element k runs the job in line k

@@ -11,7 +11,7 @@
 #BSUB -rn
 #BSUB -cwd /scratch/me/results/neox-hybrid/001
 #BSUB -o /scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site lsf-cluster.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site lsf-cluster.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

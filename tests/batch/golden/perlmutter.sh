@@ -15,7 +15,7 @@
 #SBATCH --output=/scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
 #SBATCH --constraint=gpu
 #SBATCH --exclusive
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site perlmutter.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site perlmutter.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

@@ -8,10 +8,12 @@
 #BSUB -wa URG
 #BSUB -q normal
 #BSUB -P my-bank
+#BSUB -u me@site.example
+#BSUB -N
 #BSUB -r
 #BSUB -cwd /scratch/me/results/neox-hybrid/001
 #BSUB -o /scratch/me/results/neox-hybrid/001/jobs/j0001-r1/out.log
-# Written by hpcbench 0.1.0: study neox-hybrid, job j0001-r1, site slots.
+# Written by hpcbench 1.0.0: study neox-hybrid, job j0001-r1, site slots.
 # shellcheck disable=SC2317,SC2329 # functions that only traps call
 set -u
 root=/scratch/me/results/neox-hybrid/001

@@ -1,4 +1,4 @@
-"""Programs on PATH that record their calls and print prepared answers."""
+"""Programs on PATH that record their calls and print predefined answers."""
 
 import json
 import os

@@ -47,7 +47,8 @@ def test_a_line_that_was_cut_is_not_used(name: str) -> None:
 
 @st.composite
 def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
-    """Draw a log with changed bytes, and with lines cut, repeated, swapped, joined, or mixed with another log's."""
+    """Draw a log with changed bytes, and with lines cut, repeated, swapped, joined, or mixed with lines of another
+    log."""
     name = draw(st.sampled_from(sorted(LOGS)))
     lines = LOGS[name].split(b"\n")
     for _ in range(draw(st.integers(0, 4))):

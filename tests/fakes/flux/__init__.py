@@ -1,6 +1,6 @@
 """Dispatcher rules for jobs of the fake Flux.
 
-Facts: flux-core, flux-environment(7) and flux-batch(1). A job that exceeds its time limit receives SIGTERM, then
+Sources: flux-core, flux-environment(7) and flux-batch(1). A job that exceeds its time limit receives SIGTERM, then
 SIGKILL.
 """
 

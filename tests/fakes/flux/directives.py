@@ -1,6 +1,6 @@
 """Submission directives of a Flux batch script, ``#flux: -N4``.
 
-Facts: Flux RFC 36. All directives have the same sentinel, which is the tag and the text before it. No directive may
+Sources: Flux RFC 36. All directives have the same sentinel, which is the tag and the text before it. No directive may
 follow a line without the sentinel.
 """
 
@@ -13,7 +13,10 @@ _LINE = re.compile(r"(?P<sentinel>(?P<prefix>[^\w]*)(?:flux|FLUX):)(?P<rest>.*)"
 def read_directives(script: str) -> list[str]:
     """Return the arguments of all directives.
 
-    Raises ------ ValueError The directives violate the RFC. The message begins with the line.
+    Raises
+    ------
+    ValueError
+        The directives violate the RFC. The message begins with the line.
     """
     arguments: list[str] = []
     sentinel = prefix = ""

@@ -1,4 +1,4 @@
-"""Flux's job ids: 64-bit numbers, written in base 58 after an ƒ. Facts: Flux RFC 19."""
+"""Flux's job ids: 64-bit numbers, written in base 58 after an ƒ. Sources: Flux RFC 19."""
 
 import os
 import re

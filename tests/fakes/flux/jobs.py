@@ -1,6 +1,6 @@
 """The fake `flux jobs`, which lists jobs in a given format.
 
-Facts: flux-core, flux-jobs(1).
+Sources: flux-core, flux-jobs(1).
 """
 
 import re

@@ -1,6 +1,6 @@
 """Options of `flux batch`, `flux alloc` and `flux run`, and Flux's durations.
 
-Facts: flux-core, flux-batch(1), flux-run(1); Flux RFC 23.
+Sources: flux-core, flux-batch(1), flux-run(1); Flux RFC 23.
 """
 
 import argparse
@@ -61,7 +61,10 @@ def make_parser(command: str) -> Parser:
 def parse_seconds(text: str, bare: float = 1.0) -> float:
     """Return a duration such as ``90s`` or ``1.5h`` in seconds. `bare` is the unit of a number without a unit.
 
-    Raises ------ ValueError The text has a different form. Flux does not accept ``hh:mm:ss``.
+    Raises
+    ------
+    ValueError
+        The text has a different form. Flux does not accept ``hh:mm:ss``.
     """
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)?", text)
     if not match:

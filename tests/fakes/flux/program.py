@@ -1,6 +1,6 @@
 """The fake `flux`: commands that submit, list and cancel jobs, and commands that a job script calls.
 
-Facts: flux-core, flux-batch(1), flux-cancel(1), flux-job(1), flux-resource(1), flux-hostlist(1).
+Sources: flux-core, flux-batch(1), flux-cancel(1), flux-job(1), flux-resource(1), flux-hostlist(1).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Dispatcher rules for jobs of the fake LSF.
 
-Facts: IBM Spectrum LSF 10.1, Administering: job environment, run limits (SIGUSR2, then ten minutes), job reports.
+Sources: IBM Spectrum LSF 10.1, Administering: job environment, run limits (SIGUSR2, then ten minutes), job reports.
 """
 
 import os

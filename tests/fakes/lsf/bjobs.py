@@ -1,6 +1,6 @@
 """The fake bjobs, which selects jobs and prints them in the requested format.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bjobs; table formats as documented by sites.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bjobs; table formats as documented by sites.
 """
 
 import re

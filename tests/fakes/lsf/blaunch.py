@@ -1,6 +1,6 @@
 """The fake blaunch, with which MPI libraries start processes on the hosts of a job.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, blaunch.
+Sources: IBM Spectrum LSF 10.1, Command Reference, blaunch.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The fake bkill, brequeue, bstop and bresume.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference.
+Sources: IBM Spectrum LSF 10.1, Command Reference.
 """
 
 import signal

@@ -1,6 +1,6 @@
 """Parser and evaluation of LSF dependency conditions, ``done(12) && ended(13[2])``.
 
-Facts: IBM Spectrum LSF 10.1, Administering, dependency conditions.
+Sources: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """
 
 import re
@@ -18,7 +18,10 @@ Answer = bool | None
 def evaluate(condition: str, state: State) -> Answer:
     """Return whether the condition is met now.
 
-    Raises ------ RefusedError The condition is malformed, or names an unknown job.
+    Raises
+    ------
+    RefusedError
+        The condition is malformed, or names an unknown job.
     """
     reader = _Reader(condition, state)
     value = reader.read_disjunction()

@@ -1,4 +1,4 @@
-"""The faked variants of LSF, because sites run different ones."""
+"""The faked variants of LSF, because sites run different variants."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """The fake jsrun, which checks resource sets against the fake node and starts real ranks.
 
-Facts: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n is the number of resource sets, -a the number of
+Sources: IBM Job Step Manager, jsrun; OLCF's user guide of Summit. -n is the number of resource sets, -a the number of
 ranks per set.
 """
 

@@ -1,6 +1,6 @@
 """The fake lrun, LLNL's front end for jsrun, which divides a node's cores and GPUs evenly.
 
-Facts: LLNL's page on lrun, which documents -N2 and -T4. Public scripts also write the number as a separate argument.
+Sources: LLNL's page on lrun, which documents -N2 and -T4. Public scripts also write the number as a separate argument.
 """
 
 import os

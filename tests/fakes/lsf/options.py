@@ -1,6 +1,6 @@
 """Options of LSF's bsub: a single dash before multi-letter names, and #BSUB lines in a script.
 
-Facts: IBM Spectrum LSF 10.1, Command Reference, bsub.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bsub.
 """
 
 import shlex
@@ -24,7 +24,10 @@ Options = dict[str, list[str]]
 def parse(arguments: list[str]) -> tuple[Options, list[str]]:
     """Return options with their values, in order, and the following command.
 
-    Raises ------ RefusedError The option does not exist, or its value is missing.
+    Raises
+    ------
+    RefusedError
+        The option does not exist, or its value is missing.
     """
     options: Options = {}
     remaining = list(arguments)

@@ -71,7 +71,10 @@ class Fields:
 def parse_fields(text: str, config: Config) -> Fields:
     """Parse ``"jobid:7 stat exit_code delimiter='|'"``.
 
-    Raises ------ RefusedError Any field is unknown.
+    Raises
+    ------
+    RefusedError
+        Any field is unknown.
     """
     match = re.search(r"""\bdelimiter=(?:'([^']*)'|"([^"]*)"|(\S))""", text)
     delimiter = next((group for group in match.groups() if group is not None), "") if match else None

@@ -82,7 +82,7 @@ class Nvml:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """Replace the functions of NVML with emulated ones."""
+    """Replace the functions of NVML with emulated functions."""
     library = Nvml()
     for name in (name for name in dir(library) if name.startswith("nvml")):
         monkeypatch.setattr(pynvml, name, getattr(library, name))

@@ -128,7 +128,7 @@ FAULTY: dict[str, tuple[Case, str]] = {
     "masks_of_masters_only": ({**TWO, "train.prune": "pairs", "layout.dp": 1, "layout.tp": 2}, "gradients"),
     "zeros_travel": ({**TWO, "train.prune": "pairs"}, "sent"),
 }
-"""For each planted fault, settings that expose it, and the quantity that differs."""
+"""Settings that expose each planted fault, and the quantity that differs."""
 
 
 def faulty_sparse() -> Iterator[Comparison]:

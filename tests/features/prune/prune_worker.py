@@ -1,4 +1,4 @@
-"""Worker that compares training with sparse weights with one process. Prints one JSON line per case."""
+"""Worker that compares training with sparse weights with one process. The worker prints one JSON line per case."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ from hpcbench.train.trainer import Trainer
 STEPS = parity_worker.STEPS
 Layouts = list[list[tuple[int, list[tuple[str, tuple[slice, ...], slice]]]]]
 MASKS: dict[str, tuple[Layouts, list[dict[str, Values]]]] = {}
-"""Bucket layout of each rank, and the masks after each step, by the run's JSON; only on rank 0."""
+"""Bucket layout of each rank, and the masks after each step, keyed by the run's JSON (only on rank 0)."""
 plain_train, plain_errors = parity_worker.train, parity_worker.errors
 
 

@@ -1,4 +1,5 @@
-"""Perceptron trained with DeepSpeed ZeRO: deepspeed_zero.py STAGE. Prints the losses and a digest of the parameters."""
+"""Perceptron trained with DeepSpeed ZeRO: deepspeed_zero.py STAGE. The worker prints the losses and a digest of the
+parameters."""
 
 import hashlib
 import json

@@ -40,7 +40,7 @@ class Run:
     batch: int = 8
     state: str = "completed"
     taken: int | None = None
-    """Steps in the log; all by default."""
+    """Steps in the log. The default is all steps."""
     channels: list[dict[str, Any]] = field(default_factory=list)
     resumed_from: int = 0
     every: int = 1

@@ -10,7 +10,7 @@ from hpcbench.report.front import compute_front
 from hpcbench.report.plots.over_wire import plot_error_over_wire
 from hpcbench.report.plots.speed import plot_scaling, plot_throughput
 from hpcbench.report.plots.step import PARTS, plot_time_split
-from hpcbench.report.plots.trade_off import plot_trade_off
+from hpcbench.report.plots.trade_off import find_optimal, plot_trade_off
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
@@ -44,7 +44,7 @@ def test_speed_stands_at_its_estimate_between_the_ends_of_its_interval(draw: Cal
     assert points(axes) == [(fast.estimate, 1), (even.estimate, 2)]
     assert bars(axes) == [((fast.low, fast.high), (1, 1)), ((even.low, even.high), (2, 2))]
     fills = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"]
-    assert [fast.shown, even.shown] == ["faster", "not shown"] and fills == ["#0072b2", "none"]
+    assert [fast.shown, even.shown] == ["faster", "inconclusive"] and fills == ["#0072b2", "none"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["baseline", "fast", "even"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1], "the baseline stands at the top"
     left, right = axes.get_xlim()
@@ -209,6 +209,22 @@ def test_schemes_stand_at_their_speed_and_loss_with_margin_intervals_and_front(d
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
     assert (band.y0, band.y1) == pytest.approx((-0.0205, 0.0205))
     assert {text.get_text() for text in axes.texts} == {"baseline", "mild", "strong"}
+
+
+@pytest.mark.parametrize(
+    ("places", "line"),
+    [
+        ([], []),
+        ([(1.0, 0.0)], [(1.0, 0.0)]),
+        ([(1.0, 0.0), (2.0, 0.1), (1.5, 0.3), (1.2, -0.1)], [(1.2, -0.1), (2.0, 0.1)]),
+        ([(1.0, 0.2), (2.0, 0.2), (2.0, 0.1)], [(2.0, 0.1)]),
+        ([(3.0, 0.3), (1.0, 0.1), (2.0, 0.2)], [(1.0, 0.1), (2.0, 0.2), (3.0, 0.3)]),
+    ],
+)
+def test_the_line_of_the_pareto_front_has_no_zigzag(
+    places: list[tuple[float, float]], line: list[tuple[float, float]]
+) -> None:
+    assert find_optimal(places) == line
 
 
 def test_scaling_has_the_range_of_two_repeats(draw: Callable[..., Any]) -> None:

@@ -25,7 +25,7 @@ class Counter(Protocol):
     """Name of the counter, unique on its host."""
     part: Part
     span: float | None
-    """Value in joules at which the counter wraps around; None if it never wraps around."""
+    """Value in joules at which the counter wraps around, or None if it never wraps around."""
     refresh: float
     """Approximate refresh period of the counter in seconds."""
 

@@ -28,7 +28,7 @@ def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], 
 
 
 def _per_sample(run: Measures) -> float | None:
-    """Return the joules per sample; None if the log does not contain the batch size."""
+    """Return the joules per sample, or None if the log does not contain the batch size."""
     joules = run.extract(read_energy)
     return joules.per_step / run.batch if joules and run.batch else None
 

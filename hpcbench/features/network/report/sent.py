@@ -19,9 +19,9 @@ class CountedBytes:
     uncertain: int
     """Bytes that may belong to other steps."""
     whole_run: int | None
-    """Bytes sent during the whole run of a program; None for the engine's own runs."""
+    """Bytes sent during the whole run of a program, or None for the engine's own runs."""
     nvlink: int | None
-    """Bytes sent by all GPUs over NVLink; None without NVLink."""
+    """Bytes sent by all GPUs over NVLink, or None without NVLink."""
     steps: int
     nodes: int
 
@@ -32,7 +32,7 @@ class CountedBytes:
 
     @property
     def nvlink_per_step_and_node(self) -> float | None:
-        """Mean bytes sent over NVLink per step and node; None without NVLink."""
+        """Mean bytes sent over NVLink per step and node, or None without NVLink."""
         return None if self.nvlink is None else self.nvlink / self.steps / self.nodes
 
 

@@ -216,7 +216,7 @@ class Masks:
 
 
 def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> MakeMasking | None:
-    """Return a function that creates the masks of a rank's pieces; None if the weights are dense."""
+    """Return a function that creates the masks of a rank's pieces, or None if the weights are dense."""
     prune = resolve_pruning(train)
     if prune is None:
         return None

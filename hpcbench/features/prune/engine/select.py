@@ -101,9 +101,9 @@ def select_largest(
     targets, zeros
         All targets of the model, and the number of zeros of each target.
     width
-        Bytes per weight, which ranks without parts need, too.
+        Bytes per weight. Ranks without parts also need this value.
     counts
-        Whether this rank counts its parts; False if another rank counts the same weights.
+        Whether this rank counts its parts, or False if another rank counts the same weights.
     total
         Function that sums an array in-place over all ranks.
     """

@@ -52,7 +52,7 @@ _live: dict[int, np.ndarray] = {}
 
 
 def holder(pointer: object, nbytes: int) -> np.ndarray | None:
-    """Return the allocation that contains the bytes; None if the bytes are on the host.
+    """Return the allocation that contains the bytes, or None if the bytes are on the host.
 
     Raises
     ------

@@ -1,0 +1,61 @@
+"""Rules of schemes that change gradients: matrices of low-rank sums, and the runs that support each mechanism."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.training import UNFLUSHED, Train
+
+LEAST_RATE = 2
+"""Minimum quotient of the elements of a matrix and of its factors."""
+
+
+def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
+    """Return a parameter's gradient as a matrix (n, m); None if its factors of this rank would not be small enough."""
+    if len(shape) < 2:
+        return None
+    rows, columns = shape[0], math.prod(shape[1:])
+    return (rows, columns) if (rows + columns) * rank * LEAST_RATE < rows * columns else None
+
+
+def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int] | None:
+    """Return the elements of the two messages that replace the gradients of a bucket; None without a suitable matrix.
+
+    The first message also contains the gradients that are not approximated.
+    """
+    left = right = others = 0
+    for shape in shapes:
+        matrix = matrix_shape(shape, rank)
+        if matrix is None:
+            others += math.prod(shape)
+            continue
+        left, right = left + matrix[0] * rank, right + matrix[1] * rank
+    return (left + others, right) if left else None
+
+
+def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why errors of a run cannot be averaged or reset; None if they can."""
+    if train.sync == "all-reduce" or not any(rule.feedback_average or rule.feedback_reset for rule in scheme.rules):
+        return None
+    return (
+        f"sync {train.sync} sends gradients to servers, whose errors are neither averaged nor reset: use all-reduce, "
+        "or leave feedback_average and feedback_reset out"
+    )
+
+
+def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why gradients of a run cannot be summed by their low-rank approximation; None if they can."""
+    if not any(rule.low_rank for rule in scheme.rules):
+        return None
+    what = "low_rank sums the whole gradient of a step"
+    if train.zero > 1:
+        return f"{what}, but train.zero {train.zero} sums pieces in each micro-batch: set it to 0 or 1"
+    if train.optimizer == "onebit-adam":
+        return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
+    if train.prune is not None:
+        return f"{what} as matrices, but train.prune removes values from its messages: leave one of both out"
+    if train.sync != "all-reduce":
+        return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
+    if train.schedule in UNFLUSHED:
+        return f"{what}, but schedule {train.schedule} does not end its steps: use schedule 1f1b"
+    return None

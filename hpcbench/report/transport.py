@@ -1,0 +1,53 @@
+"""The library that carries a run's messages. Runs over different libraries are never compared."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcbench.collect.submission import RunResult
+from hpcbench.contract.events import Environment
+from hpcbench.contract.text import make_printable
+from hpcbench.contract.values import get_text
+from hpcbench.report.measures import Measures
+
+FIELD = "train.transport"
+
+
+def find_transport(run: RunResult) -> str | None:
+    """Return ``mpi`` or ``nccl``, as the run's log reports it or as its settings ask for it.
+
+    The result is ``unknown`` for a log that does not name it, and None if there is neither.
+    """
+    environment = run.log.event(Environment) if run.log else None
+    stated = environment.transport if environment else None
+    asked = stated or get_text(run.settings.raw, "train", "transport")
+    return asked.partition(" ")[0] if asked else "unknown" if environment else None
+
+
+def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
+    """Return the runs, with the transport added to their cell if runs of the cell have different transports."""
+    transports: dict[str, set[str]] = {}
+    for measures in runs:
+        if transport := find_transport(measures.run):
+            transports.setdefault(_cell(measures), set()).add(transport)
+    return [
+        _name_transport(measures) if len(transports.get(_cell(measures), ())) > 1 else measures for measures in runs
+    ]
+
+
+def note_links(runs: Sequence[Measures]) -> list[str]:
+    """Note the runs over NCCL whose plans were chosen by links that were measured over another transport."""
+    notes = []
+    for run in (measures.run for measures in runs):
+        environment = run.log.event(Environment) if run.log else None
+        if environment and environment.links_note and find_transport(run) == "nccl":
+            notes.append(make_printable(f"links {environment.links}: {environment.links_note}"))
+    return list(dict.fromkeys(notes))
+
+
+def _cell(measures: Measures) -> str:
+    return repr(sorted(measures.run.cell.items()))
+
+
+def _name_transport(measures: Measures) -> Measures:
+    cell = {**measures.run.cell, FIELD: find_transport(measures.run) or "unknown"}
+    return replace(measures, run=replace(measures.run, cell=cell))

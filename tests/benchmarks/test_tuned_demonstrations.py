@@ -1,0 +1,65 @@
+"""Tests of the comparison between the tuner's choice and a complete table."""
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from printed import Printed
+from stored_results import ROOT
+
+from hpcbench.tune.standings import RunOutcome
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from tuned_demonstrations import CASES, compare, list_schemes, write_site
+
+TIMES = {"baseline": 1.0, "dp-bf16": 0.8, "dp-int8": 0.7, "dp-int4": 0.6, "naive-bf16": 0.9}
+LOSSES = {"baseline": 2.0, "dp-bf16": 2.0, "dp-int8": 2.01, "dp-int4": 2.2, "naive-bf16": 2.005}
+
+
+def _tuned(choice: str) -> dict[str, Any]:
+    candidates = [
+        {"scheme": name, "seconds": TIMES[name] - 1, "codecs": {"algorithm": "encoded", "DP": name.split("-")[1]}}
+        for name in TIMES
+        if name != "baseline"
+    ]
+    return {"choice": {"scheme": choice, "confirmed": True}, "runs": 12, "candidates": candidates}
+
+
+def _rounds() -> list[dict[str, RunOutcome]]:
+    shifts = (0.0, 0.001, -0.001)
+    return [
+        {name: RunOutcome(TIMES[name] * math.exp(shift * len(name)), LOSSES[name] * (1 + shift)) for name in TIMES}
+        for shift in shifts
+    ]
+
+
+def test_the_best_scheme_within_the_budget_has_no_excess() -> None:
+    result = compare(_tuned("dp-int8"), _rounds())
+    assert result["best"] == "dp-int8" and result["on_front"] and result["excess"] == pytest.approx(0)
+    assert result["table_runs"] == 15 and result["runs"] == 12
+
+
+def test_a_slower_choice_has_an_excess() -> None:
+    result = compare(_tuned("naive-bf16"), _rounds())
+    assert result["excess"] == pytest.approx(0.9 / 0.7 - 1) and not result["on_front"]
+
+
+def test_the_table_has_the_fastest_candidates_the_controls_and_the_choice() -> None:
+    schemes = list_schemes(_tuned("dp-bf16"), most=1)
+    assert set(schemes) == {"dp-int4", "naive-bf16", "dp-bf16"}
+    assert schemes["naive-bf16"] is None and '"int4:32"' in str(schemes["dp-int4"])
+
+
+def test_sites_have_the_rate_of_their_case(tmp_path: Path) -> None:
+    assert write_site(CASES["shared"], tmp_path) == "local"
+    text = Path(write_site(CASES["faster"], tmp_path)).read_text(encoding="utf-8")
+    assert "args: [--rate, 1gbit]" in text and "bandwidth_gbit: 1}" in text
+
+
+def test_the_plan_runs_nothing(tiny: Callable[..., Printed], tmp_path: Path) -> None:
+    text = "\n".join(tiny("tuned_demonstrations.py", "--work", str(tmp_path)).lines)
+    assert "program" in text and "25" in text
+    assert not (tmp_path / "program" / "search").exists()

@@ -1,0 +1,36 @@
+"""Number of parameters on a rank of a tensor grid, in closed form: an oracle for the layout of buckets."""
+
+import math
+from collections.abc import Iterator
+
+from hpcbench.contract.grid import Grid
+from hpcbench.contract.training import Model
+from hpcbench.predict.grid import list_block_products
+
+
+def count_weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
+    """Return the number of parameters on a rank of a stage with `layers` layers.
+
+    A rank holds 1/P of each matrix, or d/P in 2.5d.
+    """
+    return sum(_count_each_weight(grid, model, layers, first=first, last=last, seq_len=seq_len))
+
+
+def _count_each_weight(
+    grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int
+) -> Iterator[int]:
+    h = model.hidden
+
+    def count(word: str, attribute: str, *shape: int) -> int:
+        cuts = grid.cuts(word, attribute)
+        return math.prod(size // grid.count(axes) for size, axes in zip(shape, cuts, strict=True))
+
+    for layer in list_block_products(1, model) * layers:
+        yield count(layer.word, "weight", layer.sizes["N"], layer.sizes["K"])
+        yield count(layer.word, "bias", layer.sizes["N"]) if model.bias else 0
+    yield (2 * layers + last) * (1 + (model.norm == "layernorm")) * count("norm", "weight", h)
+    if first:
+        yield count("vocabulary", "weight", model.vocab, h)
+        yield count("positions", "weight", seq_len, h) if model.positions == "learned" else 0
+    if last and not (model.tied and first):
+        yield count("head", "weight", model.vocab, h)

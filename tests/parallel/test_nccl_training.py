@@ -1,0 +1,57 @@
+"""Tests that training over NCCL, on a strict model of streams, gives the results and the bytes of training over MPI."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORKER = Path(__file__).with_name("nccl_training_worker.py")
+RANKS = [2, pytest.param(4, marks=pytest.mark.long)]
+HOST_WAITS = {"clock.py", "places.py"}
+"""Modules that may wait for the device: clocks between steps, and samples of a codec's error."""
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_the_losses_weights_and_counters_are_those_over_mpi(mpi_results: Any, ranks: int) -> None:
+    """Plans have the same order of sums, so the bits are the same.
+
+    NCCL's own sums are those of the MPI library in this model. On a GPU, the order of additions is NCCL's.
+    """
+    results = [result["ranks"] for result in mpi_results(ranks, WORKER, "main")]
+    assert len(results) == (5 if ranks == 2 else 10)
+    for everyone in results:
+        for rank in everyone:
+            assert rank["errors"] == [], rank["setting"]
+            assert rank["agree"], rank["setting"]
+            assert rank["differs"] == [], rank["setting"]
+            assert {place.partition("(")[2].partition(":")[0] for place in rank["host waits"]} <= HOST_WAITS
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_the_bytes_are_those_of_the_model(mpi_results: Any, ranks: int) -> None:
+    """All ranks together send what the model predicts. Pieces of a vector differ in size by a block of the codec."""
+    for result in mpi_results(ranks, WORKER, "main"):
+        sent, predicted = (sum_channels(rank[name] for rank in result["ranks"]) for name in ("sent", "predicted"))
+        assert sent == predicted, result["ranks"][0]["setting"]
+
+
+def sum_channels(everyone: Iterable[dict[str, int]]) -> Counter[str]:
+    """Sum the bytes of all ranks. The sums of a step's results travel over MPI, and the model does not include them."""
+    total = sum(map(Counter, everyone), Counter[str]())
+    del total["EXACT STEP OPTIM"]
+    return total
+
+
+def test_missing_events_are_found_in_training(mpi_results: Any) -> None:
+    expected = {
+        "the caller's values": "no event orders encode",
+        "the result": "behind decode",
+        "the order of NCCL's operations": "no event orders NCCL",
+    }
+    results = [result["ranks"] for result in mpi_results(2, WORKER, "planted")]
+    assert [everyone[0]["planted"] for everyone in results] == list(expected)
+    for everyone in results:
+        for rank in everyone:
+            assert expected[rank["planted"]] in rank["errors"][0]
