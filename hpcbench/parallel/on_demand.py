@@ -40,7 +40,7 @@ class GatheredBucket:
     """Piece that this rank owns, including the mask of zero weights."""
     arriving: tuple[Buffer, Work] | None = None
     copy: Tensor | None = None
-    """This rank's part of the node-local copy, in the dtype of the weights."""
+    """Part of the node-local copy on this rank, in the dtype of the weights."""
     fresh: bool = False
     """Whether the copy contains the weights of the last update."""
 
