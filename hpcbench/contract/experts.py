@@ -16,9 +16,11 @@ class Experts(Section):
 
     count: Count = Field(description="Number of experts per layer.")
     every: Count = Field(1, description="Every n-th layer has experts: 2 gives them to layers 2, 4, 6 ...")
-    first: int = Field(0, ge=0, description="Number of layers at the start that have an MLP in place of experts.")
-    width: Count | None = Field(None, description="Width of an expert's middle; that of the MLP by default.")
-    top: Count = Field(1, description="Number of experts per token: those of highest probability.")
+    first: int = Field(0, ge=0, description="Number of layers at the start that have an MLP instead of experts.")
+    width: Count | None = Field(None, description="Intermediate size of an expert; the MLP's by default.")
+    top: Count = Field(
+        1, description="Number of experts per token. The router selects those with the highest probability."
+    )
     drop: Drop = Field(
         "position",
         description="Tokens that an expert over its capacity drops: those at later positions (position) or of lower "
@@ -35,8 +37,8 @@ class Experts(Section):
     shared: bool = Field(False, description="Add an expert that processes every token.")
     shared_width: Count | None = Field(
         None,
-        description="Width of the shared expert's middle; that of an expert by default. n shared experts are one that "
-        "is n times as wide.",
+        description="Intermediate size of the shared expert; an expert's by default. For n shared experts, multiply it "
+        "by n.",
     )
     balance: float = Field(0.01, ge=0, description="Weight of the load-balancing loss.")
     z_loss: float = Field(0.001, ge=0, description="Weight of the z-loss, which keeps the router's logits small.")

@@ -108,7 +108,7 @@ class Program(Section):
         None,
         ge=0,
         le=10**9,
-        description="First steps that do not count for the speed; by default those of the first step line in the log.",
+        description="Initial steps excluded from the speed; by default the steps of the log's first step line.",
     )
     seed: int = Field(1234, ge=0, le=2**31 - 1, description="Seed of the first repeat; repeat k uses seed + k - 1.")
     env: dict[Variable, Line] = Field(

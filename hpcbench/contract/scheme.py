@@ -46,8 +46,8 @@ class Rule(Section):
     )
     axis: Literal["e", "i", "j", "k"] | None = Field(
         None,
-        description="Axis of layout.tensor 2d, 2.5d or 3d: weights and their gradients travel over i and e, "
-        "activations and theirs over j and k.",
+        description="Axis of layout.tensor 2d, 2.5d or 3d. Axes i and e carry weights and their gradients, j and k "
+        "activations and their gradients.",
     )
     codec: str = Field(description=f"Codec: one of {spec.FORMS}.")
     feedback: bool = Field(
@@ -283,7 +283,7 @@ class Scheme(Section):
         "that fails ends the run.",
     )
     optimizer: Optimizer | None = Field(
-        None, description="Optimizer of this scheme's runs, in place of train.optimizer."
+        None, description="Optimizer of this scheme's runs, instead of train.optimizer."
     )
 
     _default = field_validator("default")(check_codec)

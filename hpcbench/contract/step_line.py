@@ -79,7 +79,7 @@ class Step:
     )
     hardware_flops_per_rank: float | None = _quantity(
         "FLOP/s",
-        "Operations that were executed, with recomputation and empty places of experts",
+        "Executed operations, including recomputation and unused expert capacity",
         PrintedForm("hardware", ".3f", "GFLOPS/rank", _FLOPS),
     )
     unlabelled_flops_per_rank: float | None = _quantity(

@@ -37,7 +37,7 @@ class Model(Section):
     mlp_width: Count | None = Field(None, description="Width of the MLP's middle; 4 x hidden by default.")
     activation: Activation = Field(
         "gelu",
-        description="Activation of the MLP. swiglu is a gated MLP with three matrices in place of two: "
+        description="Activation of the MLP. swiglu is a gated MLP with three matrices instead of two: "
         "silu(gate) x up, then down.",
     )
     norm: Norm = Field("layernorm", description="Kind of the norms. rmsnorm has no bias and subtracts no mean.")
@@ -55,7 +55,7 @@ class Model(Section):
     )
     tied: bool = Field(False, description="Share one weight between the embedding and the head.")
     experts: Experts | None = Field(
-        None, description="Mixture of experts in place of MLPs, such as `{count: 8, top: 2}`; none by default."
+        None, description="Mixture of experts instead of MLPs, such as `{count: 8, top: 2}`; none by default."
     )
 
     @property
@@ -109,7 +109,7 @@ class Data(Section):
 
     source: Literal["stdlib", "file", "megatron", "numpy"] = Field(
         "stdlib",
-        description="Python's standard library, a text file, a .bin and .idx pair of Megatron-LM, or token numbers.",
+        description="Python's standard library, a text file, a .bin and .idx pair of Megatron-LM, or token IDs.",
     )
     path: File | None = Field(
         None,
@@ -189,8 +189,9 @@ class Train(Section):
     ] = Field(
         CommPrecision(),
         description="Number format of messages: one for all, or one each for activations, gradients and parameters. "
-        "auto: that of precision, as GPT-NeoX and DeepSpeed do; megatron: auto, but gradients in fp32. Collectives of "
-        "hpcbench sum in fp32 or better and round once; the MPI library's own sum in the format of the message.",
+        "auto: the dtype of precision, as in GPT-NeoX and DeepSpeed; megatron: auto, but gradients in fp32. "
+        "Collectives of hpcbench sum in fp32 or better and round once; the MPI library's own sum in "
+        "the message's format.",
     )
     zero: Literal[0, 1, 2, 3] = Field(
         1,

@@ -138,7 +138,7 @@ class ProgramStudy(_Shared):
     """A study of another program."""
 
     program: Program = Field(
-        description="Another program that trains with PyTorch, in place of model, data, train and layout."
+        description="Another program that trains with PyTorch, instead of model, data, train and layout."
     )
     container: Container | None = Field(
         None, description="The container of the ranks: the image, and settings that the site lacks."

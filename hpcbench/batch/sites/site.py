@@ -65,7 +65,7 @@ class Scheduler(Section):
     max_array: int | None = Field(None, ge=1, description="Largest index of a job array; by default no arrays.")
     refuses: list[Option] = Field(
         default_factory=list,
-        description="Options that the site refuses, such as -cwd; scripts leave them out.",
+        description="Options that the site refuses, such as -cwd. Scripts omit them.",
     )
     max_submitted: Count | None = Field(None, description="Maximum jobs of a user in all queues.")
     directives: dict[Option, str | int | None] = Field(
@@ -93,7 +93,7 @@ class Node(Section):
     )
     gpu_exclusive: bool = Field(False, description="Whether a GPU accepts only one process.")
     cores: Count | Literal["auto"] = Field(
-        "auto", description="Cores that jobs may use; auto counts those of this machine."
+        "auto", description="Cores that jobs may use; auto uses all cores of this machine."
     )
     sockets: Count = Field(1, description="Sockets, each with the same share of the cores.")
     socket_gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
@@ -135,10 +135,10 @@ class Launcher(Section):
     """The launcher of ranks inside a job."""
 
     kind: Literal["auto", "mpich", "openmpi", "mvapich", "mpirun_rsh", "srun", "jsrun", "lrun", "ibrun", "flux"] = (
-        Field(description="Dialect of the launcher; auto detects that of this machine.")
+        Field(description="Dialect of the launcher; auto detects this machine's launcher.")
     )
     program: Line | None = Field(None, description="Path of the launcher; by default searched on PATH.")
-    args: list[Line] = Field(default_factory=list, description="More arguments, after those of hpcbench.")
+    args: list[Line] = Field(default_factory=list, description="Additional arguments, appended to hpcbench's.")
     mpi: Literal["spectrum", "mvapich"] | None = Field(
         None,
         description="MPI library of the ranks that jsrun or lrun start, by default spectrum. Only Spectrum MPI gets "
@@ -182,7 +182,7 @@ class Site(Section):
     setup: list[Line] = Field(default_factory=list, description="Shell lines to run before the ranks.")
     teardown: list[Line] = Field(default_factory=list, description="Shell lines to run after the ranks.")
     templates: PathLine | None = Field(
-        None, description="Directory of the site's own job templates, used before those of hpcbench."
+        None, description="Directory of the site's own job templates, searched before hpcbench's."
     )
     container: Container | None = Field(
         None, description="How containers are run here, and perhaps the image; a study may set the other fields."

@@ -15,8 +15,8 @@ class Prune(Feature):
     """Magnitude pruning: the weights with the smallest magnitudes are set to zero and stay zero."""
 
     pattern: Pattern = Field(
-        description="2:4 keeps two of each four neighbours along the inputs of a matrix, unstructured the largest "
-        "weights of each matrix, rows the largest neurons of each MLP, heads the largest heads of each attention.",
+        description="2:4 keeps two of every four adjacent values along the inputs of a matrix, unstructured the "
+        "largest weights of each matrix, rows the largest neurons of each MLP, heads the largest attention heads.",
     )
     sparsity: float = Field(0.5, gt=0, lt=1, description="Final fraction of weights, neurons or heads that is zero.")
     begin: Count | None = Field(
@@ -25,7 +25,7 @@ class Prune(Feature):
     end: Count | None = Field(
         None,
         description="Number of updates after which the full sparsity is reached. Between begin and end, sparsity grows "
-        "along a cubic curve. By default the same as begin, so that it is reached at once.",
+        "along a cubic curve. By default the same as begin, so all weights are pruned in one step.",
     )
     every: Count = Field(1, description="Number of updates between two selections of weights, from begin to end.")
 

@@ -148,7 +148,7 @@ class Solver:
     def _time_last(
         self, level: int, begins: range, j: int, replicas: int, units: int, behind: float, most: float
     ) -> Iterator[tuple[int, float]]:
-        """Yield the first layer and the time in seconds of last stages that end before layer j.
+        """Yield candidates for the last stage before layer j: its first layer and its time in seconds.
 
         On the lowest level the iteration ends at the first stage that does not fit. On higher levels, a stage that
         takes longer than `most` has infinite time.

@@ -142,7 +142,7 @@ RUNS = ExportTable(
             "hardware_flops_per_sample",
             "real",
             "FLOP",
-            "Operations that are executed for one sequence, recomputation and empty places of experts included",
+            "Operations executed for one sequence, including recomputation and unused expert capacity",
         ),
         ExportColumn("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
         ExportColumn("dp", "integer", "1", "Size of the data-parallel dimension"),
@@ -156,12 +156,10 @@ RUNS = ExportTable(
         ExportColumn("zero", "integer", "", "ZeRO stage"),
         ExportColumn("seed", "integer", "", "Seed of this repeat"),
         ExportColumn("warmup_steps", "integer", "1", "Steps that the throughput leaves out"),
-        ExportColumn("global_batch", "integer", "1", "Sequences a step, all ranks together"),
+        ExportColumn("global_batch", "integer", "1", "Sequences per step, summed over all ranks"),
         ExportColumn("micro_batch", "integer", "1", "Sequences that a rank works on at a time"),
-        ExportColumn("seq_len", "integer", "1", "Tokens a sequence"),
-        ExportColumn(
-            "algorithm", "text", "", "How the scheme carries out collectives: native is the MPI library's own"
-        ),
+        ExportColumn("seq_len", "integer", "1", "Tokens per sequence"),
+        ExportColumn("algorithm", "text", "", "Algorithm of the scheme's collectives; native is the MPI library's own"),
         ExportColumn("codec", "text", "", "Codec of all traffic that no rule of the scheme names"),
         ExportColumn("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind, as an array"),
         ExportColumn("settings", "json", "", "All settings of the run: its run.json, as an object"),
@@ -209,7 +207,7 @@ CHANNELS = ExportTable(
 
 PHASES = ExportTable(
     "phases",
-    "One row a run and stage of its pipeline, from the log's phases event: means over the stage's ranks and the steps "
+    "One row per run and pipeline stage, from the log's phases event: means over the stage's ranks and the steps "
     "that it names.",
     (
         *IDENTITY,
@@ -223,7 +221,7 @@ PHASES = ExportTable(
 
 STALENESS = ExportTable(
     "staleness",
-    "One row a run, stage or shard, and staleness, from the log's staleness event: the number of gradients that "
+    "One row per run, stage or shard, and staleness, from the log's staleness event: the number of gradients that "
     "were computed with weights of this age. No row for runs whose gradients are always of the newest weights.",
     (
         *IDENTITY,
