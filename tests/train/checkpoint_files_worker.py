@@ -35,6 +35,7 @@ def toy_state(step: int) -> dict[str, Any]:
         "optimizer": {},
         "residuals": {},
         "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
+        "factors": {},
         "updates": step,
         "shards": {"weights": shard},
         "holder": [WORLD.rank, 0, 0],
