@@ -20,7 +20,7 @@ BLOCKS = (32, 64, 128, 256, 512, 1024)
 GROUP_BLOCKS = (16, 32)
 """Valid block sizes of ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
 GROUP = 256
-"""Number of values that share a maximum in these codecs."""
+"""Number of values that share a maximum in codecs with two-level scales."""
 MX_ELEMENTS = {"mxfp8": ("e4m3", "e5m2"), "mxfp6": ("e2m3", "e3m2"), "mxfp4": ("e2m1",)}
 """Element types of the MX formats. The first one is the default."""
 MX_RULES = ("floor", "ceil", "even", "rceil")

@@ -27,7 +27,7 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """Result of the detection. Its truth value is whether MPI accepts device pointers.
+    """Result of the detection. It is true if MPI accepts device pointers.
 
     Attributes
     ----------

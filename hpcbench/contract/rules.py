@@ -89,7 +89,7 @@ def _explain_idle(rule: Rule, live: set[Traffic], steps: int) -> str:
 def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
     """Return the first rule that cannot encode fp64 messages of the run, or None if all can.
 
-    The result is the index of the rule, and the problem with the remedy.
+    The result is the index of the rule and a message that states the problem and its remedy.
     """
     for traffic, treatment in list_treatments(scheme, setting):
         if _travels_as(traffic, setting) != "fp64":

@@ -36,7 +36,7 @@ class PrintedForm:
 
 @dataclass(frozen=True)
 class StepQuantity:
-    """A quantity of a step: a column of exported steps."""
+    """A quantity that is recorded for each step, and a column in exports of steps."""
 
     name: str
     """Name of the attribute of `Step`."""

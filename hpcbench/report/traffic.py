@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 _LARGEST = 1 << 62
 """Largest plausible count in a run."""
 Unknown = Literal["unknown"]
-"""Marker for unknown byte counts, if a scheme's environment variables may make the MPI library compress data."""
+"""Marker for byte counts that are unknown because a scheme's environment variables may compress messages."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """Parallel dimensions, in display order. Codecs must not change EXACT traffic."""
 

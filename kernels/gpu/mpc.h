@@ -74,7 +74,8 @@ template <int T> struct hb_mpc_codec {
     const hb_warp rows = rows_of(me);
     hb_u32 next = words;
 #pragma unroll 1
-    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row on, none takes the place of words that are still needed
+    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row to the first, so that no row overwrites words that are still
+    needed
       const hb_u32 bits = __shfl_sync(HB_EVERY, mine, (int)r);
       next -= (hb_u32)__popc(bits);
       const hb_u32 q = bits >> me.lane & 1u ? me.stage[next + (hb_u32)__popc(bits & below)] : 0u;
@@ -97,7 +98,8 @@ template <int T> struct hb_mpc_codec {
   }
 
  private:
-  // The rows of a chunk, stored in the stage after the bitmap. A row never begins before its encoded words.
+  // The rows of a chunk, stored in the stage after the bitmap. Each row starts at or after the address of its encoded
+  // words, so decoding in place from the last row never overwrites unread words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
   // The word of a lane in a row. For 16-bit values, it contains the values at positions lane (low half) and 32 + lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {

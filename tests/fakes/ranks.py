@@ -105,7 +105,7 @@ def become() -> None:
 
 
 def _list_host_options(ranks: Sequence[Rank], store: Store) -> list[str]:
-    """Return options with which MPICH reaches the fake hosts, as with LSF's blaunch."""
+    """Return the options that make MPICH start ranks on the fake hosts, as it does with LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
     return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]

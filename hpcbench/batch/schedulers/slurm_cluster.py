@@ -76,7 +76,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a partition node with cores reserved for the system, and the number of these cores, or None."""
+    """Return a node with cores reserved for the system, and their number. Return None if there is no such node."""
     names = ask_scheduler(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return None
@@ -110,7 +110,7 @@ def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory
 
 
 def _by_socket(gpus: Gpus, sockets: int) -> tuple[int, ...] | None:
-    """Return the number of GPUs on each socket, or None unless every entry names exactly one socket."""
+    """Return the number of GPUs on each socket, or None if any entry does not name exactly one socket."""
     if not gpus.entries or not all(e.sockets.isdigit() and int(e.sockets) < sockets for e in gpus.entries):
         return None
     return tuple(sum(e.number for e in gpus.entries if int(e.sockets) == socket) for socket in range(sockets))

@@ -30,7 +30,10 @@ class Field:
     since_last: bool = False
     """Whether the printed value counts from the previous line. Records count from the start of the run."""
     running_mean: bool = False
-    """Whether the printed value is the mean over all steps so far. Records contain the mean of their own steps."""
+    """Whether the printed value is the mean over all steps so far.
+
+    Each record contains the mean over only the steps since the previous record.
+    """
     form: str = ""
     """Format of the field, if it differs from other fields in the line."""
 

@@ -46,9 +46,9 @@ class ChannelTraffic(LogObject):
     transfer_s: float | None
     """Duration of the calls in seconds, without codec time."""
     exposed_s: float | None
-    """Seconds in which the caller waited for the calls."""
+    """Seconds that the caller spent waiting for the calls."""
     hidden_s: float | None
-    """Seconds in which the calls moved data while the caller did other work."""
+    """Seconds that the calls spent moving data while the caller did other work."""
     sampled_error: float | None
     """Relative error of the sampled values in the 2-norm, or None if none was sampled."""
 
