@@ -45,7 +45,7 @@ def _list_steps(scheme: Scheme, setting: TrafficSettings) -> list[int]:
 
 
 def find_schedule_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why the rules of a scheme cannot change between the steps of a run; None if they can."""
+    """Return why the rules of a scheme cannot change between the steps of a run, or None if they can."""
     if len(scheme.change_steps) == 1:
         return None
     remedy = "leave from_step and until_step out"
@@ -201,7 +201,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | No
 def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
     """Return the part of a scheme that cannot run on a GPU, or None if all parts can.
 
-    The result is the index of the rule (None for the algorithm), and the problem with the remedy.
+    The result is the index of the rule (None for the algorithm), and a message that states the problem and its remedy.
     """
     if scheme.algorithm == "homomorphic":
         return None, "algorithm homomorphic sums in host memory: use two-shot, or device cpu"

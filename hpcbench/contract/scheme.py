@@ -173,11 +173,11 @@ class Treatment:
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
-    """Rank of the approximation of gradient matrices; 0 for whole gradients."""
+    """Rank of the approximation of gradient matrices, or 0 to send whole gradients."""
     feedback_average: float = 0.0
-    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
-    """Number of updates after which residuals become zero; 0 for never."""
+    """Number of updates after which residuals are set to zero, or 0 for never."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 

@@ -16,7 +16,7 @@ _SPACE = 1 << 16
 
 
 class StatusFiles:
-    """Writer of job files. If the disk is full, the failure is reported in each status instead of raised."""
+    """Writer of job files. If the disk is full, the failure is reported in each status instead of being raised."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""

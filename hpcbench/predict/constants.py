@@ -67,9 +67,11 @@ RANK_SPREAD = 0.008
 """Standard deviation of the step times of ranks on GPUs. A step takes as long as the slowest rank. GPUs of one node
 differ by up to 5 % (ml-engineering). The value is fitted on benchmarks/published/programs.csv."""
 LEAF_NODES = 4 / 6.25e9
-"""Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth. 4
-nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
-switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes)."""
+"""Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth.
+
+A switch connects 4 nodes if 8 GPUs share 400 Gbit/s, and 32 nodes if each GPU has an adapter of 400 Gbit/s. In the
+second case, rings stay on the switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes).
+"""
 CONTENTION_POWER = 0.4
 """The bandwidth of NCCL's inter-node collectives falls with this power of the number of such switches, because rings
 share fabric links. Fitted on benchmarks/published/programs.csv."""

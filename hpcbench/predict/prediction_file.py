@@ -72,7 +72,7 @@ def read_network_times(root: Path) -> tuple[float | None, dict[tuple[str, str], 
 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
-    """Return a submission's predictions, keyed by (cell, scheme). Empty if the file is missing or unusable."""
+    """Return a submission's predictions, keyed by (cell, scheme). The result is empty if the file is unusable."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     predictions = {}

@@ -114,7 +114,7 @@ class StepPhases:
 def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Average the phases of a step over the stages.
 
-    None if the log does not contain step phases, or if they do not add up to the step time.
+    The result is None if the log does not contain step phases, or if they do not add up to the step time.
     """
     stages = read_stages(log)
     if not stages:
@@ -132,7 +132,7 @@ def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 
 def read_stages(log: RunLog) -> list[dict[str, float]]:
-    """Return the times in seconds of each stage's `PARTS` and ``step``. Empty if any time is missing."""
+    """Return the times in seconds of each stage's `PARTS` and ``step``. The result is empty if any time is missing."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [

@@ -139,7 +139,7 @@ def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
 
 
 def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
-    """Compare the sync modes with their references. Empty if all runs are synchronous.
+    """Compare the sync modes with their references. The result is empty if all runs are synchronous.
 
     `margin` is the relative increase over the reference's final loss that is still acceptable.
     """

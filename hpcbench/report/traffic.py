@@ -111,7 +111,9 @@ class TimeSplit:
 
 
 def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
-    """Return the traffic of each channel from the ``traffic`` event. Empty if the number of ranks is unknown.
+    """Return the traffic of each channel from the ``traffic`` event.
+
+    The list is empty if the number of ranks is unknown.
 
     Without `has_wire_bytes`, wire bytes are unknown, because the MPI library may have compressed data.
     """
@@ -138,7 +140,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Return the step numbers that the ``traffic`` event covers. Empty without such an event."""
+    """Return the step numbers that the ``traffic`` event covers. The range is empty without such an event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:

@@ -35,7 +35,7 @@ def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
 
 
 def note_links(runs: Sequence[Measures]) -> list[str]:
-    """Note the runs over NCCL whose plans were chosen by links that were measured over another transport."""
+    """Note the runs over NCCL whose plans were chosen from links that were measured over another transport."""
     notes = []
     for run in (measures.run for measures in runs):
         environment = run.log.event(Environment) if run.log else None

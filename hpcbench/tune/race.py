@@ -102,7 +102,7 @@ def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
 
 
 def _race_on(belief: Belief, standings: Standings, measured: set[str], rules: RaceRules, runs_left: int) -> list[str]:
-    """Return the schemes for another round, without the baseline. Empty if the race is over."""
+    """Return the schemes for another round, without the baseline. The list is empty if the race is over."""
     affordable = runs_left - 2 * rules.confirm_rounds
     if affordable < 2:
         return []

@@ -11,7 +11,7 @@ sigma**2``, the ratio of the likelihoods of "effect" and "no effect" is
     r**-0.5 * ((1 + t**2 / f) / (1 + t**2 / (f * r)))**((f + 1) / 2),    r = 1 + SPREAD / factor.
 
 Under "no effect" this ratio is a test martingale, so it exceeds 1 / level at some look with at most probability `level`
-(Ville). The interval contains the values for which the ratio is smaller.
+(Ville). The interval contains the values for which the ratio is smaller than 1 / level.
 """
 
 import math

@@ -74,8 +74,7 @@ template <int T> struct hb_mpc_codec {
     const hb_warp rows = rows_of(me);
     hb_u32 next = words;
 #pragma unroll 1
-    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row to the first, so that no row overwrites words that are still
-    needed
+    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row to the first, so that no row overwrites unread words
       const hb_u32 bits = __shfl_sync(HB_EVERY, mine, (int)r);
       next -= (hb_u32)__popc(bits);
       const hb_u32 q = bits >> me.lane & 1u ? me.stage[next + (hb_u32)__popc(bits & below)] : 0u;

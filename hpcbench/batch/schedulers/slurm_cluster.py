@@ -26,7 +26,7 @@ def find_slurm() -> Sighting:
 
 
 def read_config() -> dict[str, str]:
-    """Return Slurm settings, keyed by name. Empty if the controller does not respond."""
+    """Return Slurm settings, keyed by name. The result is empty if the controller does not respond."""
     pairs = (
         line.partition("=") for line in ask_scheduler(["scontrol", "show", "config"]).out.splitlines() if "=" in line
     )
@@ -64,7 +64,7 @@ def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
 
 
 def list_qos() -> dict[str, dict[str, str]]:
-    """Return the limits of each quality of service, keyed by name. Empty without accounting."""
+    """Return the limits of each quality of service, keyed by name. The result is empty without accounting."""
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask_scheduler(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []

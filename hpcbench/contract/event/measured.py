@@ -125,7 +125,7 @@ class StageTimes(LogObject):
     backward_s: float | None
     """Seconds in the backward pass, including recomputation."""
     bubble_s: float | None
-    """Seconds of waiting for a message of another stage during the passes."""
+    """Seconds spent waiting for a message of another stage during the passes."""
     reduction_s: float | None
     """Seconds from the last backward pass until the gradients are reduced."""
     optimizer_s: float | None
@@ -226,13 +226,13 @@ class MemoryUse(Event):
     )
     """Fields for persistent memory, which is kept from step to step, on the device and on the host."""
     host_rank_bytes: int | None
-    """Peak resident memory of the rank with the most."""
+    """Peak resident memory of the rank that uses the most."""
     host_bytes: int | None
     """Peak resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
     """Peak GPU memory allocated by PyTorch, on the rank with the most."""
     device_reserved_bytes: int | None = None
-    """Peak GPU memory reserved by PyTorch on that rank."""
+    """Peak GPU memory reserved by PyTorch on the rank with the most allocated memory."""
     device_buffer_bytes: int | None = None
     """GPU memory for the buffers of collectives."""
     device_parameters_bytes: int | None = None

@@ -20,7 +20,7 @@ Counts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ways:
-    """The two methods for reducing a table gradient: by rows, or as a whole.
+    """The two methods for reducing a table gradient: as touched rows, or as a whole.
 
     Attributes
     ----------

@@ -201,8 +201,8 @@ def make_fields(
 ) -> list[Field[Item]]:
     """Make columns for quantities, each with an entry function.
 
-    `value` computes the value of a quantity for an item. By default, each column is a group of its own, and its unit
-    fits the values. `runs` is True if rows represent runs.
+    `value` computes the value of a quantity for an item. By default, each column is a separate group, and its unit fits
+    the values. `runs` is True if rows represent runs.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

@@ -84,7 +84,7 @@ class Ages:
 def count_ages(log: RunLog) -> Ages | None:
     """Return the number of gradients of all stages or shards by staleness, from the ``staleness`` event.
 
-    None if the event is missing or invalid.
+    The result is None if the event is missing or invalid.
     """
     totals: Counter[int] = Counter()
     for place in log.read_event(events.Staleness).places or ():

@@ -120,7 +120,7 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell. Empty if all predictions are assumed.
+    """List the lines of a cell. The list is empty if all predictions are assumed.
 
     Measurements cannot refute assumed predictions.
     """
