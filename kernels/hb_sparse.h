@@ -67,6 +67,6 @@ HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }
 HB_FN hb_u32 hb_digit_bins(int digit) { return digit ? 1024u : 2048u; }
 
 struct hb_cut {
-  hb_u32 magnitude;  // larger ones are sent
-  hb_count equal;    // and so many of this one, the first
+  hb_u32 magnitude;  // larger magnitudes are sent
+  hb_count equal;    // number of values with this magnitude that are sent: the first ones
 };

@@ -13,9 +13,9 @@ FIELD = "train.transport"
 
 
 def find_transport(run: RunResult) -> str | None:
-    """Return ``mpi`` or ``nccl``, as the run's log reports it or as its settings ask for it.
+    """Return the transport of a run, ``mpi`` or ``nccl``, as stated in the log or requested in the settings.
 
-    The result is ``unknown`` for a log that does not name it, and None if there is neither.
+    The result is ``unknown`` if neither names a transport. It is None if there is also no environment event.
     """
     environment = run.log.event(Environment) if run.log else None
     stated = environment.transport if environment else None

@@ -47,9 +47,9 @@ template <int T> struct hb_mpc_codec {
     const hb_warp rows = rows_of(me);
     hb_to_stage(rows, chunk);
     const hb_transposition transpose(me.lane);
-    const bool within = me.lane + dim < 32u;  // the value that is predicted from this lane's is in its row
+    const bool within = me.lane + dim < 32u;  // the value predicted from this lane's value is in the same row
     const hb_u32 from = (me.lane - dim) & 31u, below = (1u << me.lane) - 1u;
-    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // the latter two: of the row before
+    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // the last two: of the previous row
 #pragma unroll 4
     for (hb_u32 r = 0; r < HB_ROWS; r++) {
       const hb_u32 x = row(rows, r), other = HALVES ? __funnelshift_l(above, x, 16) : above;
@@ -83,7 +83,7 @@ template <int T> struct hb_mpc_codec {
       __syncwarp();
     }
     const hb_transposition transpose(me.lane);
-    const hb_u32 from = 32u - dim + me.lane % dim;  // the last of the lane's kind in the row before
+    const hb_u32 from = 32u - dim + me.lane % dim;  // the last lane with the same remainder in the previous row
     hb_u32 carry = 0, last = 0;
 #pragma unroll 4
     for (hb_u32 r = 0; r < HB_ROWS; r++) {

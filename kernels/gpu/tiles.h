@@ -173,7 +173,7 @@ template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
     hb_each_tile<R>(n, 0, [&](const tile &t) {
       float v[R][4], old[R][4];
       const typename C::code code = c.load(t);
-      if (ADD) values.load(t, old);  // before the work: both are on their way at once
+      if (ADD) values.load(t, old);  // before the work, so that both loads are in flight at once
       c.decode(t, code, v);
       rotate<true>(t, v);
       if (ADD) hb_add_tile<R>(v, old);

@@ -30,7 +30,7 @@ HB_FN constexpr hb_zfp_tables hb_make_zfp_tables() {
   }
   return t;
 }
-#define HB_ZFP_ALL_ENC (4u << 10)  // n = 4 as the tables tell it
+#define HB_ZFP_ALL_ENC (4u << 10)  // n = 4 as encoded in the tables
 #define HB_ZFP_ALL_DEC (4u << 8)
 
 template <hb_u32 MB> struct hb_zfp_block {
@@ -69,7 +69,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     if (NW > 1 || pos < MB) {
       if ((state != HB_ZFP_ALL_ENC) & (pos < MB)) {
         seldom_encode(c, w, pos, state, t);
-      } else {  // the planes that are left are raw: 17 <= pos <= 45
+      } else {  // the remaining planes are raw: 17 <= pos <= 45
         hb_u32 q[5] = {};
         if constexpr (RAW > 0) q[1] = planes<1>(c);
         if constexpr (RAW > 1) q[2] = planes<2>(c);

@@ -73,7 +73,7 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables with which the fake launcher passes a rank's index and location."""
+    """Variables that contain a rank's index and location, set by the fake launcher."""
 
     rank: Sequence[str]
     size: Sequence[str]

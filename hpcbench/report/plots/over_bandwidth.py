@@ -1,4 +1,4 @@
-"""Figure of predicted speeds over the bandwidth of a node's network, with the measured speeds at the machine's."""
+"""Figure of predicted speeds over a node's network bandwidth, with measured speeds at the machine's bandwidth."""
 
 from typing import Any
 
