@@ -13,7 +13,7 @@ from hpcbench.codecs.device import cuda
 
 Tiny = Callable[..., Printed]
 TOOLS = {"figures.py", "stored_reports.py"}
-"""They measure nothing."""
+"""Scripts that measure nothing."""
 SCRIPTS = [
     path
     for path in sorted((ROOT / "benchmarks").glob("*.py"))

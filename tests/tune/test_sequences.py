@@ -40,7 +40,10 @@ def _looks(draw: np.random.Generator, rounds: int, arms: int) -> list[dict[str, 
 
 
 def test_looking_after_every_round_keeps_the_level() -> None:
-    """A true difference of 0 is outside at some look in at most 5 %. Student's interval errs far more often."""
+    """A true difference of 0 is outside the interval at some look in at most 5 % of cases.
+
+    Student's interval errs far more often.
+    """
     draw, sequences, fixed, studies = np.random.default_rng(7), 0, 0, 400
     for _ in range(studies):
         rounds = _looks(draw, 14, 3)
