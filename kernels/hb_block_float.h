@@ -8,8 +8,8 @@
 //     even     as floor, of m rounded to the mantissa of the element, halves up
 //     rceil    ceil(log2(m / largest)) + 127, with the quotient in float32: nothing saturates
 //   Each is limited to 0..254. A block with an infinity or NaN has b = 255 and elements 0, and decodes as NaN.
-//   wire: elements (8 bits: one a byte; 4 bits: two a byte; 6 bits: the low 4 bits two a byte, then the high 2 bits four
-//   per byte; the first one lowest), then the scales
+//   wire: elements (8 bits: one per byte; 4 bits: two per byte; 6 bits: the low 4 bits two per byte, then the high
+//   2 bits four per byte; the first one lowest), then the scales
 // NVFP4: E2M1 in blocks of 16 with an E4M3 scale s, and one float32 for each 1024 values instead of for each tensor, so
 // that a message is encoded in one pass. a: largest magnitude of these values. In float32, with S = 2688 / a:
 //   s          E4M3 of min(m / 6 * S, 448)

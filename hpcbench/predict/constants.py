@@ -116,8 +116,8 @@ interval with the tables alone, and 157 after calibration with an earlier run.
 """
 UNFITTED_PROGRAM_ERROR = 0.12
 """Relative error of the computing time of a program whose slowdown was not fitted, in addition to the errors of the
-tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.12 is the half-width of an interval of
-80 % by Student's t. The deviations do not grow with the number of GPUs.
+tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.12 is the half-width of an
+80 % interval according to Student's t distribution. The deviations do not grow with the number of GPUs.
 """
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.07, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of an input by source, for intervals that contain 80 % of the measured times. "measured elsewhere" is

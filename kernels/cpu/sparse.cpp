@@ -63,8 +63,8 @@ HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places,
 // Moves up to TILE values of a chunk that begins at `first` to and from the wire.
 struct single_values {
   uint32_t type;
-  const byte *x;    // in this type; null where
-  float *residual;  // holds what is wanted, and keeps what the wire lacks of it
+  const byte *x;    // values of this type; null if the residual contains the values to send
+  float *residual;  // after sending, contains the difference between these values and the sent values
   uint64_t bytes() const { return size_of(type); }
   void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     if (x) return gather_values(type, x + bytes() * first, places, count, to);
