@@ -61,7 +61,7 @@ class RunLog:
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks in the environment event. Empty if the log does not contain the event."""
+        """The ranks in the environment event. The tuple is empty if the log does not contain the event."""
         return self.read_event(Environment).world or ()
 
     @property

@@ -112,7 +112,7 @@ def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage does not use. None if a rule matches its gathers."""
+    """Return the index of a rule for gathers that this ZeRO stage does not use, or None if a rule matches them."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -126,7 +126,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass. None if they are identical.
+    """Return why the backward pass would use different values than the forward pass, or None if they are identical.
 
     Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
     the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.

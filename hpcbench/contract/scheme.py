@@ -169,7 +169,7 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next message. False for messages without an error."""
+    """Whether the error of each message is added to the next message. The flag is False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
@@ -193,7 +193,7 @@ class Treatment:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless. False for codecs from other packages."""
+        """Whether the codec is lossless. The result is False for codecs from other packages."""
         return spec.parse(self.codec).lossless is True
 
     @property

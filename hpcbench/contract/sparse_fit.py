@@ -41,7 +41,7 @@ def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None
 
 
 def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient. None if rows are possible."""
+    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient, or None if rows are possible."""
     return find_row_obstacle(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
 
 

@@ -124,7 +124,7 @@ class Diagnosis:
     codec_speed: float
     """Assumed codec speed in GB/s of uncompressed data."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step. Empty if there are no traces."""
+    """Timeline of the first rank's last step. It is empty if there are no traces."""
     from_traces: bool = True
     """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
     link_gbit: float | None = None

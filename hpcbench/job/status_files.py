@@ -20,7 +20,7 @@ class StatusFiles:
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""
-        """File system and error message of the last failed write. Empty without a failure."""
+        """File system and error message of the last failed write. It is empty without a failure."""
         self._root = root
         self._directory = directory
 

@@ -159,7 +159,7 @@ class Bucket:
 
     @property
     def summands(self) -> Axes:
-        """Axes of the tensor grid along which the gradients must be summed. Empty if they are complete."""
+        """Axes of the tensor grid along which the gradients must be summed. The result is empty if they are summed."""
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 

@@ -22,9 +22,9 @@ class BreakEven:
     """Break-even of one scheme against the baseline."""
 
     bytes_per_s: float | None
-    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if unknown."""
+    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if it is unknown."""
     gain: float | None
-    """Baseline time divided by scheme time, minus 1, at the machine's bandwidth. None if the bandwidth is assumed."""
+    """Baseline time / scheme time - 1 at the machine's bandwidth, or None if this bandwidth is assumed."""
     surely: bool
     """Whether the interval for the gain excludes 0."""
     sentence: str

@@ -30,7 +30,7 @@ class StoredStep:
     break_even: float | None = None
     """Bandwidth of a node's network in bytes per second below which the scheme is faster than the baseline.
 
-    Infinite if it is always faster, 0 if it is never faster, None if unknown.
+    The bandwidth is infinite if the scheme is always faster, 0 if it is never faster, and None if it is unknown.
     """
 
 

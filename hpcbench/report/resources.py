@@ -92,7 +92,7 @@ class StepPhases:
     idle: float | None
     """Idle fraction of a stage during the passes, including the bubble and the time until the last stage has finished.
 
-    The passes extend from their start to the end of the last stage's passes. None for a single stage.
+    The passes extend from their start to the end of the last stage's passes. The value is None for a single stage.
     """
     idle_by_schedule: float | None
     """Ideal value of `idle`, if all parts took equally long and messages took no time.

@@ -60,7 +60,7 @@ class Arm:
     """Runs of a sync mode and scheme, compared with the reference. Numbers that no run provides are None."""
 
     group: str
-    """Matrix values that distinguish the compared cells from other cells. Empty if there are no other cells."""
+    """Matrix values that distinguish the compared cells from other cells, or an empty text without other cells."""
     way: SyncMode
     scheme: str
     against: str | None
@@ -120,7 +120,7 @@ class Arm:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Fraction of all gradients by staleness. Empty if unknown."""
+        """Fraction of all gradients by staleness. The dictionary is empty if the staleness is unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}

@@ -27,7 +27,7 @@ class ThresholdTest:
     """Value of the run, or mean over the runs, or None if a log does not contain it."""
     state: State
     interval: Interval | None = None
-    """Interval of the mean; its bounds are those of the one-sided tests."""
+    """Interval of the mean. Its bounds are the bounds of the one-sided tests."""
 
     @property
     def kept(self) -> bool:

@@ -28,11 +28,11 @@ class TrafficSum:
     phase: str | None
     """Phase, or None for a dimension, or if unknown."""
     kind: str | None
-    """Kind of traffic. None if it is unknown, or in the row of a whole dimension."""
+    """Kind of traffic, or None if it is unknown or the row describes a whole dimension."""
     axis: str | None
-    """Axis of the tensor grid. None for other traffic, and in the row of a whole dimension."""
+    """Axis of the tensor grid, or None for other traffic and in the row of a whole dimension."""
     codec: str | None
-    """Codec. None if it is unknown, and in the row of a dimension whose channels use different codecs."""
+    """Codec, or None if it is unknown or the row describes a dimension whose channels use different codecs."""
     calls: int
     plain_calls: int
     """Calls without the channel's codec, because encoding would cost time or a rule of the scheme excludes it."""

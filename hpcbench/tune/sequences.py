@@ -17,7 +17,10 @@ Under "no effect" this ratio is a test martingale, so it exceeds 1 / level at so
 import math
 
 SPREAD = 30.0
-"""Prior variance of effects relative to one run. Intervals with 3 to 20 degrees of freedom depend little on it."""
+"""Prior variance of effects relative to one run.
+
+Intervals with 3 to 20 degrees of freedom depend little on this variance.
+"""
 
 
 def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: float = SPREAD) -> float:

@@ -31,7 +31,7 @@ def read_partition(
     qos
         Limits, keyed by name of the quality of service.
     associations
-        Associations of the user. Empty if accounting does not respond.
+        Associations of the user. The list is empty if accounting does not respond.
     """
     name = fields["PartitionName"]
     notes = [f"{key}={fields[key]}" for key in _RULES if fields.get(key, "ALL") not in ("ALL", "(null)", "")]

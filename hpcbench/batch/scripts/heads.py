@@ -75,7 +75,7 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
     sentinel
         ``#BSUB``, ``#SBATCH`` or ``#flux:``.
     option, value
-        Option and value. None for an option without a value.
+        Option and value, or None for an option without a value.
     """
     if value is None:
         return f"{sentinel} {option}"

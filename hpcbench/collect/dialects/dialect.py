@@ -120,7 +120,7 @@ class Dialect:
     """Texts that occur in lines of the dialect. Lines without any of these texts are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Whether other frameworks are based on this one, so that their logs contain its lines.
+    """Whether other frameworks are based on this framework, so that their logs contain its lines.
 
     Engines read each other's lines.
     """

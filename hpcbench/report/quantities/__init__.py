@@ -130,13 +130,13 @@ class Quantity:
         "work over time",
         "last step",
     ] = ""
-    """How values are averaged over a run's steps. Empty if not averaged."""
+    """Kind of average over a run's steps. It is empty if values are not averaged."""
     over_runs: Average = MEAN
     """How values are averaged over a scheme's runs."""
     better: Literal["", "higher", "lower"] = ""
-    """Direction of better values. Empty if neither direction is better."""
+    """Direction of better values. It is empty if neither direction is better."""
     table: str = ""
-    """Name of the table that shows the quantity. Empty if no table shows it."""
+    """Name of the table that shows the quantity. It is empty if no table shows it."""
     group: int = 0
     """Column group in the table."""
     exported: Exported | None = None
