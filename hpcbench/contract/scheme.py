@@ -169,7 +169,7 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next message. The flag is False for messages without an error."""
+    """Whether the error of each message is added to the next message. It is False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
