@@ -54,7 +54,7 @@ class RunResult:
     given: bool = False
     """Whether the user specified the scheme and pairing, without a plan."""
     submission: str = ""
-    """Label of the submission if a report contains several submissions of one study. Otherwise empty."""
+    """Label of the submission. It is empty unless a report contains several submissions of one study."""
 
     @property
     def state(self) -> State:

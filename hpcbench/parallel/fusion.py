@@ -11,7 +11,7 @@ class Item(NamedTuple):
     """The properties of a parameter that determine its bucket."""
 
     nbytes: float
-    """Bytes of the gradient in wire dtype. For a split parameter, the mean over its parts.
+    """Bytes of the gradient in wire dtype. For a split parameter, the value is the mean over its parts.
 
     With the mean, all ranks of a tensor-parallel group use the same buckets, even if their parts differ in size.
     Replicas of a parameter in this group then make the same calls in the same order.

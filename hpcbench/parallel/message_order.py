@@ -103,7 +103,7 @@ class OrderedMessages(Generic[T]):
         self._start_receives()
 
     def send(self, message: StageMessage, start: Callable[[], object]) -> None:
-        """Start to send a message, which must be the next one of this stage, and the receives that follow it."""
+        """Start to send a message, which must be the next message of this stage, and the receives that follow it."""
         if not self._todo or self._todo.pop() != message:
             raise RuntimeError(f"{message} is not the next message of stage {self._stage}")
         start()

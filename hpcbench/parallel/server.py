@@ -109,7 +109,7 @@ class ServerShard:
         return self.updates
 
     def push(self, push: Push) -> None:
-        """Add a gradient. Update the weights if the gradient is the last one of an update.
+        """Add a gradient. Update the weights if the gradient is the last gradient of an update.
 
         Raises
         ------

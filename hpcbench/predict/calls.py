@@ -249,11 +249,11 @@ class StepCalls:
         ]
 
     def activations(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the next one, or None for the last part."""
+        """Return the message that a part sends to the next part, or None for the last part."""
         return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
 
     def gradients_back(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the previous one, or None for the first part."""
+        """Return the message that a part sends to the previous part, or None for the first part."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:

@@ -26,7 +26,7 @@ class DeviceSpec:
     copy_bytes_per_s: float
     """Memory bandwidth of a large copy, counting bytes read and written."""
     link_bytes_per_s: float
-    """One-way bandwidth from one device to the others in the node."""
+    """One-way bandwidth from one device to the other devices in the node."""
     basis: InputBasis
     """Source of `copy_bytes_per_s`."""
     source: str

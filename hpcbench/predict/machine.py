@@ -49,7 +49,7 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """Build a GPU cluster from tables and data sheets, or None if they do not contain the GPU.
+    """Build a GPU cluster from tables and data sheets, or return None if they do not contain the GPU.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Entry:
     value: float | str | None = None
     """Unrounded value in the base unit (s, B, FLOP/s), used for sorting and machine-readable output.
 
-    None if unknown.
+    The value is None if it is unknown.
     """
     tone: Tone = ""
     source: str | None = None

@@ -81,7 +81,7 @@ def read_step_times(log: RunLog, first: int, steps: Container[float] | None = No
 
 
 def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Compute the time-weighted mean of a printed rate, or None if the log does not contain the rate.
+    """Compute the time-weighted mean of a printed rate, or return None if the log does not contain the rate.
 
     Values are weighted by the time of their steps. If step times are unknown, all steps are assumed to do the same
     work, so the harmonic mean is used. The mean is 0 if any rate is 0. For running means, the last value is the mean

@@ -39,7 +39,7 @@ class HostTime:
     over_peers: float | None = None
     """Computing time divided by the median over all ranks of the same stage, because stages differ in work.
 
-    None if no other host has ranks of the same stages.
+    The value is None if no other host has ranks of the same stages.
     """
 
 
@@ -97,7 +97,7 @@ class StepPhases:
     idle_by_schedule: float | None
     """Ideal value of `idle`, if all parts took equally long and messages took no time.
 
-    None for a single stage, or if the number of micro-batches is unknown.
+    The value is None for a single stage, or if the number of micro-batches is unknown.
     """
 
     @property

@@ -237,7 +237,7 @@ _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "
 
 
 def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table with one row per sync mode and scheme, or None if all runs are synchronous."""
+    """Make the table with one row per sync mode and scheme, or return None if all runs are synchronous."""
     margin = submission.plan.criteria.loss_margin
     modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)

@@ -57,7 +57,7 @@ class TrafficSum:
     sampled_error: float | None
     """Relative error of the sampled values (2-norm). For a dimension, this is the maximum over the channels.
 
-    None if no values were sampled.
+    The value is None if no values were sampled.
     """
 
     @property
@@ -222,7 +222,7 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Compute the encoded fraction of the bytes of channels with a codec, or None if there are no such bytes."""
+    """Compute the encoded fraction of the bytes of channels with a codec, or return None if there are no such bytes."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 

@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Tensor-grid axis. Omitted for traffic that uses no grid axis."""
+    """Tensor-grid axis. It is omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages. Omitted if the channel does not fix the format."""
+    """Number format of the messages. It is omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
@@ -163,7 +163,7 @@ class StalenessOf(LogObject):
     place: int | None
     """Number of the stage or shard."""
     versions: int | None = None
-    """Largest number of weight versions that the stage held at a time. Omitted for a shard."""
+    """Largest number of weight versions that the stage held at a time. The number is omitted for a shard."""
     counts: dict[str, Any] | None
     """Number of gradients by staleness.
 
@@ -198,7 +198,7 @@ class HostTimes(LogObject):
     over_peers: float | None
     """Time of a rank divided by the median of its stage, averaged over the host's ranks.
 
-    None if no other host has ranks of the same stage.
+    The value is None if no other host has ranks of the same stage.
     """
 
 

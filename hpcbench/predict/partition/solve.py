@@ -42,7 +42,10 @@ class _Best(NamedTuple):
 
 _NONE = _Best(math.inf, -1, 0)
 _WIDER = 1.3
-"""Ratio of the time limit to the ideal time in the first search. The second search uses its square, and so on."""
+"""Ratio of the time limit to the ideal time in the first search.
+
+The second search uses the square of this ratio, and so on.
+"""
 _SLACK = 1 + 1e-9
 """Ratio to the best time up to which a split is considered, because sums of floats depend on their order."""
 

@@ -46,7 +46,7 @@ def average_split(row: SchemeRow) -> Split | None:
 
 
 def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one bar per scheme, or None if no log contains traffic."""
+    """Plot one bar per scheme, or return None if no log contains traffic."""
     rows = [(row, row_split) for row in cell.rows if (row_split := average_split(row)) is not None]
     if not rows:
         return None

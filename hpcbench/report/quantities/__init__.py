@@ -156,7 +156,7 @@ class Quantity:
         return self.over_runs.over(runs, self.compute)
 
     def average_or_none(self, runs: Sequence[Measures]) -> float | None:
-        """Compute a scheme's value, or None if it is not a number."""
+        """Compute a scheme's value, or return None if it is not a number."""
         value = self.average(runs)
         return None if value == "unknown" else value
 

@@ -21,7 +21,7 @@ _NOTE = (
 
 
 def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of gains, with one column per submission, or None if no scheme was compared on two sites."""
+    """Make the table of gains, with a column per submission, or return None if no scheme was compared on two sites."""
     common = list_common(sections)
     if not common:
         return None
