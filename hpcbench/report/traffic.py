@@ -170,7 +170,7 @@ def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the step time, or None without steps or traffic, because communication is then unknown."""
+    """Split the step time. Return None without steps or traffic, because communication is then unknown."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
