@@ -12,7 +12,7 @@ from hpcbench.tune.sequences import SPREAD, compute_likelihood_ratio, find_criti
 
 @pytest.mark.parametrize(("factor", "freedom"), [(1.0, 3), (0.5, 6), (0.2, 20)])
 def test_the_ratio_is_that_of_a_normal_mixture(factor: float, freedom: int) -> None:
-    """Return the likelihood ratio of t, by integration: an effect of variance SPREAD * sigma**2 against no effect."""
+    """The likelihood ratio of t equals an integral: an effect of variance SPREAD * sigma**2 against no effect."""
     for t in (0.0, 1.5, 4.0):
 
         def integrand(effect: float, t: float = t) -> float:
