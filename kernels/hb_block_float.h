@@ -37,7 +37,7 @@ template <int E, int M, bool FINITE, hb_u32 TOP> struct hb_element {
   static constexpr bool specials = TOP + 1u != 1u << (E + M);  // codes above TOP are infinity or NaN
 };
 typedef hb_element<2, 1, true, 7> hb_e2m1_element;
-// by the number in a parameter
+// element types by their number in a parameter
 template <int NUMBER> struct hb_mx_element;
 template <> struct hb_mx_element<HB_E2M1> { typedef hb_e2m1_element type; };
 template <> struct hb_mx_element<HB_E2M3> { typedef hb_element<2, 3, true, 31> type; };

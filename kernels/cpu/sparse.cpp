@@ -10,7 +10,7 @@ template <class TEST> HB_FN hb_u32 which(const hb_u32 *v, TEST test) {
   for (int i = 0; i < 32; i += HB_LANES) word |= lanes::bits(test(lanes::load(v + i) & HB_MAGNITUDE)) << i;
   return word;
 }
-struct larger {  // values larger than a magnitude, and the first of those equal to it
+struct larger {  // values larger than a magnitude, and the first values equal to it
   source s;
   hb_cut cut;
   void mark(uint64_t first, uint64_t m, marks &to) {

@@ -49,7 +49,7 @@ template <int T> struct hb_mpc_codec {
     const hb_transposition transpose(me.lane);
     const bool within = me.lane + dim < 32u;  // the value predicted from this lane's value is in the same row
     const hb_u32 from = (me.lane - dim) & 31u, below = (1u << me.lane) - 1u;
-    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // the last two: of the previous row
+    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // `above` and `last` belong to the previous row
 #pragma unroll 4
     for (hb_u32 r = 0; r < HB_ROWS; r++) {
       const hb_u32 x = row(rows, r), other = HALVES ? __funnelshift_l(above, x, 16) : above;

@@ -16,8 +16,8 @@ template <int R> struct hb_tile {
   static constexpr hb_u32 VALUES = 128 * R;
   hb_warp me;
   hb_u64 seed;
-  hb_u64 first;  // value
-  hb_u32 count;  // of values, at most VALUES
+  hb_u64 first;  // index of the first value
+  hb_u32 count;  // number of values, at most VALUES
   bool full;
 
   // Returns the bytes of a round with `count` values of BITS bits each, rounded up to a multiple of PAD.

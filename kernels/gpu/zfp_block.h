@@ -154,7 +154,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     if (may_end) {
       // If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0
       // here, so the scan continued to the last coefficient, `over` positions too far. That plane is the last one with
-      // a bit, its own highest one, and the following planes have 4 bits each.
+      // a bit, which is its highest bit, and the following planes have 4 bits each.
       const hb_u32 zeros = (hb_u32)__clz((int)q), over = pos - zeros - MB;
       if ((zeros % 4u == 0u) & (over - 1u < 3u)) {
         const hb_u32 top = 0x80000000u >> zeros;
