@@ -82,7 +82,7 @@ def find_python(minor):
 
 
 def another_python():
-    """Return the oldest other supported Python on this machine, or this Python if there is no other."""
+    """Return the oldest other supported Python on this machine, or this Python if no other exists."""
     others = (find_python(minor) for minor in range(10, 20) if minor != sys.version_info[1])
     return next(filter(None, others), sys.executable)
 
