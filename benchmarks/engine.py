@@ -39,7 +39,7 @@ from hpcbench.console import columns
 from hpcbench.report.statistics import Interval, paired_ratio
 
 MOST_OVERHEAD = 1.03
-"""Largest step time on one rank that meets the goal, as a multiple of the faster plain loop's."""
+"""Largest step time on one rank that meets the goal, as a multiple of the faster plain loop's time."""
 OURS = ("hpcbench", "hpcbench baseline")
 """The contender for which the goals are set."""
 

@@ -11,7 +11,7 @@ names:
 
 `"START" to "END"` takes the lines from the first one that contains START to the next one that contains END, `"START" to
 end` goes to the last line, and `lines REGEX` takes all lines that match. `<!-- from FILE when stored: ... -->` leaves
-the block as it is while there is no such file. A figure in a sentence has a name:
+the block unchanged until this file exists. A figure in a sentence has a name:
 
     a report takes <!-- =report/time -->3.61<!-- end --> s
 

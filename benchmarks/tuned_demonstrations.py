@@ -1,4 +1,4 @@
-"""Compare the choices of `hpcbench tune` with complete tables that it does not see, by real runs on this machine.
+"""Compare the choices of `hpcbench tune` with complete tables, which it does not see, by real runs on this machine.
 
     python benchmarks/tuned_demonstrations.py [CASE ...] [--most 24] [--repeats 5] [--work DIR] [--out DIR] [--dry-run]
     python benchmarks/tuned_demonstrations.py --tiny
@@ -51,7 +51,7 @@ class Demonstration:
 
     study: str
     rate: str | None
-    """Rate of the links between virtual hosts; None for shared memory."""
+    """Rate of the links between virtual hosts, or None for shared memory."""
     sets: tuple[str, ...] = ()
 
 
@@ -65,7 +65,7 @@ CASES = {
 
 
 def write_site(case: Demonstration, directory: Path) -> str:
-    """Return the site of a case. A site with another rate than that of the shipped file is written to `directory`."""
+    """Return the site of a case. If the rate differs from the shipped file, write the site to `directory`."""
     if case.rate is None:
         return "local"
     path = directory / "virtual-hosts.yaml"
@@ -87,7 +87,7 @@ def tune(case: Demonstration, site: str, directory: Path, max_runs: int, *, dry_
 
 
 def list_schemes(tuned: Mapping[str, Any], most: int) -> dict[str, str | None]:
-    """Return the schemes of the table without the baseline: names, and definitions of those that are no presets."""
+    """Return the schemes of the table without the baseline: names, and definitions of those that are not presets."""
     ranked = sorted(tuned["candidates"], key=lambda each: each["seconds"])
     chosen = None if tuned["choice"] is None else tuned["choice"]["scheme"]
     schemes: dict[str, str | None] = {}

@@ -3,7 +3,7 @@
     python benchmarks/tuner.py [--landscapes 1000] [--others 250] [--max-runs 8 12 20] [--tiny]
 
 `benchmarks/simulated/landscapes.py` defines the landscapes and the noise of runs. The usual noise with 12 runs has
-`--landscapes` landscapes; other rows have `--others`, and are left out with 0. Columns:
+`--landscapes` landscapes; other rows have `--others` landscapes, and are left out if it is 0. Columns:
 
 within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme within the loss budget (1 %). cleared:
 as above, but compared with the fastest scheme that uses at most 0.7 of the budget, because a few runs cannot resolve a

@@ -2,7 +2,8 @@
 
     python docs/generate.py [--check]
 
-With --check it changes nothing. It prints a line for each page that is not current, and the exit status is then 1.
+With --check, the script changes nothing. It prints a line for each outdated page. If there is any, the exit status is
+1.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def format_limits(field: dict[str, Any]) -> str:
 
 
 def format_default(field: dict[str, Any]) -> str:
-    """Return the default in YAML; nothing for a field that may be absent."""
+    """Return the default in YAML, or an empty string for a field that may be absent."""
     default = field.get("default")
     return "" if default in (None, [], {}) else f"`{json.dumps(default)}`"
 

@@ -17,6 +17,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Change links to stored results, which are one directory nearer in the site than in the checkout."""
+    """Shorten links to stored results by one directory level, because the site has fewer levels than the checkout."""
     here = "../" * page.file.src_uri.count("/")
     return markdown.replace(f"]({here}../results/", f"]({here}results/")

@@ -55,7 +55,7 @@ def place_labels(
     named
         Labeled points of each axes.
     bars
-        Ends of lines that labels do not cover if there is another position, in data coordinates of all axes.
+        Ends of lines, in data coordinates of all axes. Labels cover them only if no other position is free.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox

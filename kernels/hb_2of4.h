@@ -9,7 +9,7 @@
 template <class U> HB_FN U hb_2of4_encode(const U *bits, U *kept) {
   U a[4], zero = bits[0] * 0u;
   for (int i = 0; i < 4; i++) a[i] = bits[i] & HB_MAGNITUDE;
-  // number of values before each
+  // number of values that precede each value in the order of magnitudes
   U rank[4] = {zero, zero, zero, zero};
   for (int i = 0; i < 4; i++)
     for (int j = i + 1; j < 4; j++) {
@@ -18,7 +18,7 @@ template <class U> HB_FN U hb_2of4_encode(const U *bits, U *kept) {
       rank[j] += 1u - later;
     }
   U first = zero, second = zero;
-  for (int i = 0; i < 4; i++) {  // the last one kept is the second, seen from the other end the first
+  for (int i = 0; i < 4; i++) {  // the last kept value is the second; from the other end, it is the first
     auto kept_low = rank[3 - i] < 2u, kept_high = rank[i] < 2u;
     kept[0] = kept_low ? bits[3 - i] : (i ? kept[0] : zero);
     first = kept_low ? zero + (hb_u32)(3 - i) : first;

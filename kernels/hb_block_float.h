@@ -8,15 +8,15 @@
 //     even     as floor, of m rounded to the mantissa of the element, halves up
 //     rceil    ceil(log2(m / largest)) + 127, with the quotient in float32: nothing saturates
 //   Each is limited to 0..254. A block with an infinity or NaN has b = 255 and elements 0, and decodes as NaN.
-//   wire: elements (8 bits: one a byte; 4 bits: two a byte; 6 bits: the low 4 bits two a byte, then the high 2 bits four
-//   a byte; the first one lowest), then the scales
+//   wire: elements (8 bits: one per byte; 4 bits: two per byte; 6 bits: the low 4 bits two per byte, then the high
+//   2 bits four per byte; the first one lowest), then the scales
 // NVFP4: E2M1 in blocks of 16 with an E4M3 scale s, and one float32 for each 1024 values instead of for each tensor, so
 // that a message is encoded in one pass. a: largest magnitude of these values. In float32, with S = 2688 / a:
 //   s          E4M3 of min(m / 6 * S, 448)
 //   value      element * (s * (1 / S))
 //   Elements are 0 if s is 0. A block with an infinity or NaN has s = NaN and elements 0, does not contribute
 //   to a, and decodes as NaN.
-//   wire: elements, two a byte; a for each 1024 values; s for each block
+//   wire: elements, two per byte; a for each 1024 values; s for each block
 // Elements and s are rounded to nearest, ties to even. Elements have their sign in the highest bit, and keep that of 0.
 // Each part of the wire but the last is followed by zeros up to a multiple of 4 bytes.
 #pragma once
@@ -37,7 +37,7 @@ template <int E, int M, bool FINITE, hb_u32 TOP> struct hb_element {
   static constexpr bool specials = TOP + 1u != 1u << (E + M);  // codes above TOP are infinity or NaN
 };
 typedef hb_element<2, 1, true, 7> hb_e2m1_element;
-// by the number in a parameter
+// element types by their number in a parameter
 template <int NUMBER> struct hb_mx_element;
 template <> struct hb_mx_element<HB_E2M1> { typedef hb_e2m1_element type; };
 template <> struct hb_mx_element<HB_E2M3> { typedef hb_element<2, 3, true, 31> type; };

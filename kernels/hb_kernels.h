@@ -31,21 +31,21 @@ struct hb_ops {
 // take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
 struct hb_adamw {
   double keep, factor, take1, keep2, take2, grown, eps, size;
-  const uint64_t *ends;  // of runs of elements that in turn do not decay and do; the last one is that of the array
+  const uint64_t *ends;  // ends of runs of elements, alternately without and with decay, up to the array's end
 };
 // Arrays of float32 or float64, aligned to their values.
 struct hb_flat {
   // Updates elements from `from` to `to`. gradient: null leaves the moments unchanged.
   void (*adamw)(uint32_t type, const hb_adamw *how, void *master, const void *gradient, void *first, void *second,
                 uint64_t from, uint64_t to);
-  double (*squares)(uint32_t type, const void *x, uint64_t n);  // their sum, in float64
+  double (*squares)(uint32_t type, const void *x, uint64_t n);  // sum of squares in float64
 };
 // Arrays of 16-bit floats of `type`, and arrays of float32. Pointers to float32 are aligned.
 struct hb_halves {
   // Rounds n float32. residual: null, or n float32 to which the rounding errors are added if they are finite.
   void (*narrow)(uint32_t type, const float *x, uint64_t n, void *out, float *residual);
-  void (*widen)(uint32_t type, const void *x, uint64_t n, float *out, uint32_t add);  // put there, or added
-  void (*add)(uint32_t type, const void *x, void *onto, uint64_t n);  // each sum is made in float32 and rounded
+  void (*widen)(uint32_t type, const void *x, uint64_t n, float *out, uint32_t add);  // stored, or added if `add`
+  void (*add)(uint32_t type, const void *x, void *onto, uint64_t n);  // sums are computed in float32 and rounded
 };
 
 extern "C" {

@@ -29,7 +29,7 @@ template <class U> HB_FN U hb_brev_by_swaps(U x) {
 template <> struct hb_lane<hb_u32> {
   typedef hb_i32 I;
   typedef float F;
-  typedef bool M;  // what a comparison gives
+  typedef bool M;  // result of a comparison
   // true: all lanes take the same branch, so a loop may end as soon as the work of this block ends
   static constexpr bool single = true;
   static constexpr bool halves = false;  // true: the processor rounds to half precision itself, by half()
@@ -89,7 +89,7 @@ template <> struct hb_lane<hb_u32> {
     p[0] = (unsigned char)x;
     p[1] = (unsigned char)(x >> 8);
   }
-  static HB_FN void store16(unsigned char *p, hb_u32 a, hb_u32 b) {  // one behind the other
+  static HB_FN void store16(unsigned char *p, hb_u32 a, hb_u32 b) {  // one after the other
     store16(p, a);
     store16(p + 2 * 1, b);
   }

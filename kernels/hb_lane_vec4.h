@@ -63,7 +63,7 @@ template <> struct hb_lane<hb_v> {
     hb_u16 t[4] = {(hb_u16)x[0], (hb_u16)x[1], (hb_u16)x[2], (hb_u16)x[3]};
     __builtin_memcpy(p, t, 8);
   }
-  static HB_FN void store16(unsigned char *p, hb_v a, hb_v b) {  // one behind the other
+  static HB_FN void store16(unsigned char *p, hb_v a, hb_v b) {  // one after the other
     store16(p, a);
     store16(p + 2 * 4, b);
   }

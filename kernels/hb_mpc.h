@@ -110,7 +110,8 @@ template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim,
   typedef hb_lane<U> L;
   typedef hb_mpc_values<U, HALVES> values;
   const U lane = L::index();
-  U ends = lane;  // where in the vector before a lane's sum goes on: lane modulo dim, counted from the last dim lanes
+  // The lane of the previous vector whose sum a lane continues: lane modulo dim, counted from the last dim lanes.
+  U ends = lane;
   for (int i = 0; i < HB_LANES / dim; i++) ends = ends < (hb_u32)dim ? ends : ends - (hb_u32)dim;
   ends += (hb_u32)(HB_LANES - dim);
   U sum = lane * 0u;

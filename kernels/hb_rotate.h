@@ -9,7 +9,7 @@
 
 // how the rotation is stored in HB_PARAM and `param`
 #define HB_CODEC_PARAM ((1ull << 40) - 1)
-#define HB_ROTATION(param) ((int)((param) >> 40 & 15))  // the logarithm of n, 0 of none
+#define HB_ROTATION(param) ((int)((param) >> 40 & 15))  // logarithm of n, or 0 for no rotation
 #define HB_ROTATION_SIGNS(param) ((int)((param) >> 44 & 1))
 
 // 1 / sqrt(2^K) in float32

@@ -58,15 +58,15 @@ HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
 
 // Selection of the k largest magnitudes by radix: the 31 bits of a magnitude minus one in three digits, the highest
 // first. The occurrences of each digit are counted, and values with higher digits than the last of the k are taken. The
-// third digit gives its magnitude, and how many equal ones are sent. Zeros, of which there may be many, are not
-// counted: if k exceeds the number of other values, the first zeros are sent. NaN is larger than infinity in this
-// order.
+// third digit gives the magnitude of this last value, and how many values with the same magnitude are sent. Zeros, of
+// which there may be many, are not counted: if k exceeds the number of other values, the first zeros are sent. NaN is
+// larger than infinity in this order.
 #define HB_DIGITS 3
 #define HB_DIGIT_BINS 2048
 HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }
 HB_FN hb_u32 hb_digit_bins(int digit) { return digit ? 1024u : 2048u; }
 
 struct hb_cut {
-  hb_u32 magnitude;  // larger ones are sent
-  hb_count equal;    // and so many of this one, the first
+  hb_u32 magnitude;  // larger magnitudes are sent
+  hb_count equal;    // number of values with this magnitude that are sent: the first ones
 };

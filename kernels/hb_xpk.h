@@ -33,7 +33,7 @@ HB_FN bool hb_xpk_is_sparse(hb_u32 n, hb_u32 zeros) { return 16u * zeros > n; }
 HB_FN hb_u32 hb_xpk_run(hb_u32 n, hb_u32 r) { return (n - 32u) * r / 7u; }
 
 struct hb_xpk_plan {
-  hb_u32 base, start, hot, rare;  // the last two: widths
+  hb_u32 base, start, hot, rare;  // hot and rare are widths
 };
 
 // The search for a plan considers a window of 64 exponents around the most frequent exponent of the sample. sum[i]:

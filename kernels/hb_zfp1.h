@@ -70,7 +70,7 @@ HB_FN void hb_zfp1_coefficients(const typename hb_lane<U>::F *f, U *c, U &e, U &
   const U zero = m * 0u;
   F v[4];
   for (int i = 0; i < 4; i++) v[i] = f[i];
-  if (L::any(m >= HB_INFINITY))  // a conversion to integer must not meet them
+  if (L::any(m >= HB_INFINITY))  // infinities and NaN must not be converted to integers
     for (int i = 0; i < 4; i++) v[i] = L::as_float(m >= HB_INFINITY ? zero : bits[i]);
   largest = m;
   e = (m >> 23) + 1u;
@@ -101,7 +101,7 @@ HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[
   hb_zfp1_encode_8<U, G>(q, n16, lo, hi, pos, t);
   for (int g = 0; g < G; g++) o[g][0] = lo[g], o[g][1] = hi[g];
   int word = 1;
-  while (word < 4) {  // seldom done: a last coefficient below 2^-6 of the largest
+  while (word < 4) {  // rarely executed: a last coefficient below 2^-6 of the largest
     bool more = false;
     for (int g = 0; g < G; g++) more |= L::any((n16[g] < 64u) & (pos[g] < mb));
     if (!more) break;
@@ -180,7 +180,7 @@ HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], con
   hb_zfp1_decode_8<U, G>(lo, hi, s, pos, eight, mb, mb < 48u, t);
   for (int g = 0; g < G; g++) q[g][0] = eight[g];
   int word = 1;
-  while (word < 4) {  // seldom done: a last coefficient below 2^-6 of the largest
+  while (word < 4) {  // rarely executed: a last coefficient below 2^-6 of the largest
     bool more = false;
     for (int g = 0; g < G; g++) more |= L::any((s[g] > 8u) & (pos[g] < mb));
     if (!more) break;

@@ -77,7 +77,7 @@ template <class U, int G>
 HB_FN void hb_zfp1_encode_8(const U *q, U *n16, U *lo, U *hi, U *fill, const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
   for (int j = 0; j < 8; j++) {
-    bool raw = L::single && G == 1 && !L::any(n16[0] < 64u);  // nothing left to test: the rest are raw nibbles
+    bool raw = L::single && G == 1 && !L::any(n16[0] < 64u);  // No tests remain: the remaining nibbles are raw.
     for (int g = 0; g < G; g++) {
       U code, length;
       if (raw) {

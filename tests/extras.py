@@ -50,7 +50,7 @@ def requirements(extras: Iterable[str], project: dict[str, object] | None = None
     extras
         Extras of hpcbench.
     project
-        Table `project` of a pyproject file, or None for this checkout's.
+        Table `project` of a pyproject file, or None for the table of this checkout.
     """
     project = project or tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]

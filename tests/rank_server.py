@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import mpi4py
 
-mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a rank initializes MPI itself; it is finalized as usual
+mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # a rank initializes MPI itself, and MPI is finalized as usual
 
 from mpi4py import MPI  # noqa: E402
 

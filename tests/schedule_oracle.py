@@ -75,7 +75,7 @@ def simulate(
     """End of each pass, keyed by work, micro-batch and part."""
 
     def find_start(work: str, i: int, part: int) -> float | None:
-        """Return the arrival time of an action's last input; None if the time is not known yet."""
+        """Return the arrival time of an action's last input, or None if the time is not known yet."""
         needs = [("forward", part - 1)] if work == "forward" else [("forward", part), ("backward", part + 1)]
         latest = 0.0
         for kind, source in needs:

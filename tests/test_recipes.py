@@ -26,7 +26,7 @@ CONDA = {"torch": "pytorch", "ml-dtypes": "ml_dtypes", "xxhash": "python-xxhash"
 
 
 def needed(*extras: str) -> dict[str, str]:
-    """Return the version of each dependency, without ``>=``, of these extras only (none: of every installation)."""
+    """Return the version of each dependency of these extras, without ``>=``. No extras: of every installation."""
     lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     requirements = map(Requirement, lines or PROJECT["dependencies"])
     return {canonicalize_name(each.name): str(each.specifier) for each in requirements}

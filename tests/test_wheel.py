@@ -52,7 +52,7 @@ def revision(source):
 
 @pytest.fixture(scope="module")
 def dist(source):
-    """Directory of the sdist and the wheel, whose kernels are optimized less, which halves the time of compilation."""
+    """Directory of the sdist and the wheel. The kernels are optimized less, which halves the compilation time."""
     command = ["make", "-s", "-C", source, "dist", f"VENV={sys.prefix}"]
     done = subprocess.run(command, env=LESS_OPTIMIZED, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,14 +82,14 @@ def find_python(minor):
 
 
 def another_python():
-    """Return the oldest supported Python of another version that is here, otherwise this one."""
+    """Return the oldest other supported Python on this machine, or this Python if no other exists."""
     others = (find_python(minor) for minor in range(10, 20) if minor != sys.version_info[1])
     return next(filter(None, others), sys.executable)
 
 
 @pytest.fixture(scope="module")
 def environment(request, tmp_path_factory):
-    """A new environment with the packages that hpcbench needs; with PyTorch, which is large, only for this Python.
+    """A new environment with hpcbench's requirements. PyTorch, which is large, is included only for this Python.
 
     PyTorch is linked from the environment of the tests. hpcbench itself cannot be imported from there.
     """

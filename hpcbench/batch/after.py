@@ -13,7 +13,7 @@ from hpcbench.files import exists
 
 @dataclass(frozen=True)
 class After:
-    """An earlier submission that must end first."""
+    """An earlier submission that must end before the jobs start."""
 
     root: Path
     ids: list[str]

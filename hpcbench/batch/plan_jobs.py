@@ -234,7 +234,7 @@ def idle_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 _MAIL = {"slurm": ("--mail-user", "--mail-type"), "lsf": ("-u", "-N")}
-"""Options with which schedulers send mail at the end of a job."""
+"""Options that make schedulers send mail at the end of a job."""
 
 
 def _check_notify(loaded: Loaded, site: Site) -> None:

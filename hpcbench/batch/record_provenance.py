@@ -20,7 +20,7 @@ _SECRET = re.compile(
 
 
 def keep(root: Path, study: Path) -> None:
-    """Write ``provenance/`` into a submission, unless it exists. Undeterminable facts are omitted.
+    """Write ``provenance/`` into a submission, unless it exists. Facts that cannot be determined are omitted.
 
     Only the user can read the directory, because no filter finds every secret in an environment or a diff.
     """

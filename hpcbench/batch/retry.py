@@ -33,7 +33,7 @@ class Retried:
     """Reason why a run was not resubmitted, keyed by run id."""
     note: str
     changes: str = ""
-    """Note about changes to the site file and whether they were applied. Empty if nothing changed."""
+    """Note about changes to the site file and whether they were applied. It is empty if nothing changed."""
 
 
 def retry(

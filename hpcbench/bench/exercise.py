@@ -61,7 +61,7 @@ class Exercise:
         self.piece = self.pieces[comm.rank]
         self.src = rotate_values(values, comm.rank)
         self.buf = np.zeros(self.n + comm.size, values.dtype)
-        """Buffer of the vector in its first `n` elements. An all-to-all may receive a little more."""
+        """Buffer of the vector in its first `n` elements. An all-to-all may receive slightly more."""
         self.counts = [count_elements(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
@@ -132,7 +132,7 @@ def rotate_values(values: Array, rank: int) -> Array:
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     """Return the bounds of the piece.
 
-    If it has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
+    If the piece has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
     """
     size = count_elements(piece)
     if size <= max(most, _PIECES):

@@ -128,7 +128,7 @@ def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: 
 
 
 def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float]]:
-    """Return each product's relative time error when predicted from the other products, keyed by pass."""
+    """Return the relative error of each product's time, predicted from the other products, keyed by pass."""
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
     peak = max(rates)
     points: dict[str, list[MeasuredProduct]] = {}

@@ -1,8 +1,8 @@
-"""Time of transformer layers on this machine as in a step: in sequence, with uncached weights.
+"""Time of transformer layers on this machine, measured as in a step: in sequence, with uncached weights.
 
 A layer takes longer than its matrix products, because of norms, activations, attention, memory for kept values, and
-operator launches from Python. `hpcbench predict` uses the ratio. One rank's part of a tensor-parallel layer is also
-measured, because its products shrink with the number of ranks but other costs do not.
+operator launches from Python. `hpcbench predict` uses the ratio of the two times. One rank's part of a tensor-parallel
+layer is also measured, because its products shrink with the number of ranks but other costs do not.
 """
 
 import statistics

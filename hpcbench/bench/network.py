@@ -199,7 +199,7 @@ def _list_peers_between(topology: Topology) -> list[int]:
 
 
 def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders: int, repeats: int) -> Level | None:
-    """Measure messages that all ranks send to their peers concurrently, or None without peers."""
+    """Measure messages that all ranks send to their peers concurrently, or return None if there are no peers."""
     rank = comm.rank
     sources = [source for source, peer in enumerate(peers) if peer == rank != source]
     if not any(peer != source for source, peer in enumerate(peers)):

@@ -10,7 +10,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one call, measured several times."""
+    """Times of one call in seconds, measured several times."""
 
     seconds: tuple[float, ...]
 

@@ -86,7 +86,7 @@ def start(ranks: int | None, command: str) -> int | None:
 
 @contextmanager
 def report_once() -> Iterator[None]:
-    """Report an error that all ranks detect only on the first rank. Other exceptions terminate all ranks."""
+    """Report an error that all ranks detect. Only the first rank prints it. Other exceptions terminate all ranks."""
     try:
         yield
     except UserError:

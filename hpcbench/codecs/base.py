@@ -107,7 +107,7 @@ class Codec(ABC):
         local
             Values, shape (n,), contiguous. Sums are computed in float32.
         out
-            As in `encode`. Must not overlap `wire`.
+            As in `encode`. It must not overlap `wire`.
         seed
             As in `encode`.
 

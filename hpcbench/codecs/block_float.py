@@ -21,7 +21,7 @@ NVFP4_PIECE = 1024
 """Number of values that share the float32 scale of NVFP4."""
 _NUMBERS = {"e2m1": 0, "e2m3": 1, "e3m2": 2, "e4m3": 3, "e5m2": 4}
 _LARGEST = {"e2m1": 1.5, "e2m3": 1.875, "e3m2": 1.75, "e4m3": 1.75, "e5m2": 1.75}
-"""Mantissa of the largest element of each type."""
+"""Significand of the largest finite value of each element type."""
 
 
 class Mx(Compiled):
@@ -63,7 +63,7 @@ class Mx(Compiled):
         return low + high + -(-n // MX_BLOCK)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the larger of half an ulp of the largest magnitude and of the part that saturates.
+        """Return half an ulp of the largest magnitude, or its saturated part, whichever is larger.
 
         Return None if values are not finite or may round to infinity.
         """
@@ -85,8 +85,8 @@ class Mx(Compiled):
 class Nvfp4(Compiled):
     """The codec ``nvfp4``: 4-bit floats with a scale per 16 values, and a float32 scale per 1024 values.
 
-    NVIDIA's format has one float32 scale per tensor. A scale per 1024 values can be encoded in one pass, and each hop
-    of a reduction needs a new one.
+    NVIDIA's format has one float32 scale per tensor. A scale per 1024 values can be computed in one pass, and each hop
+    of a reduction needs new scales.
 
     Parameters
     ----------

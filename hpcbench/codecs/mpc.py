@@ -34,8 +34,8 @@ class MpcCodec(Compiled):
     Parameters
     ----------
     dim
-        Distance to the earlier value that predicts a value, 1 to 32. Values have 16 bits for float16 and bfloat16, and
-        32 bits for all other dtypes.
+        Distance back to the earlier value that serves as the prediction, from 1 to 32. Values have 16 bits for float16
+        and bfloat16, and 32 bits for all other dtypes.
     build
         Kernels to use. If None, use the fastest build that this machine supports.
     """

@@ -1,8 +1,8 @@
 """Rotation before encoding. It spreads outliers over neighboring values, so that no outlier determines a scale alone.
 
-kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. It helps if
-the largest value of a block is far above the values expected from a normal distribution. It reduces accuracy if many
-values are zero.
+kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. The rotation
+helps if the largest value of a block is far above the values expected from a normal distribution. It reduces accuracy
+if many values are zero.
 """
 
 import math

@@ -20,7 +20,7 @@ BLOCKS = (32, 64, 128, 256, 512, 1024)
 GROUP_BLOCKS = (16, 32)
 """Valid block sizes of ``int4:B/256``, ``int3:B/256`` and ``int2:B/256``."""
 GROUP = 256
-"""Number of values that share a maximum in these codecs."""
+"""Number of values that share a maximum in codecs with two-level scales."""
 MX_ELEMENTS = {"mxfp8": ("e4m3", "e5m2"), "mxfp6": ("e2m3", "e3m2"), "mxfp4": ("e2m1",)}
 """Element types of the MX formats. The first one is the default."""
 MX_RULES = ("floor", "ceil", "even", "rceil")
@@ -42,9 +42,9 @@ class CodecSpec:
     name: str
     """Canonical name. For example, the canonical name of ``mpc:1`` is ``mpc``."""
     lossless: bool | None
-    """Whether decoding restores every bit. None for codecs of other packages, which are not loaded here."""
+    """Whether decoding restores every bit, or None for codecs of other packages, which are not loaded here."""
     on_gpu: bool
-    """Whether the codec has GPU kernels or needs no kernels. False for codecs of other packages."""
+    """Whether the codec has GPU kernels or needs no kernels. The flag is False for codecs of other packages."""
     rotation: int = 0
     """Number of values that are rotated together before encoding. 0 disables rotation."""
     signs: bool = False
@@ -52,7 +52,10 @@ class CodecSpec:
 
     @property
     def takes_fp64(self) -> bool | None:
-        """Whether the codec supports float64. False for lossy codecs, which compute in float32. None if unknown."""
+        """Whether the codec supports float64. Lossy codecs do not, because they compute in float32.
+
+        The value is None if the support is unknown.
+        """
         return self.lossless
 
 

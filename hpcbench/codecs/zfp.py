@@ -1,7 +1,7 @@
 """Fixed-rate ZFP, in one dimension and float32. Encoded data is a raw libzfp stream, which any zfp tool can read.
 
 A block of 4 values takes ``4 * rate`` bits. The last block is padded as in libzfp, and the stream is padded with zeros
-to a multiple of 8 bytes. A block with NaN or infinity uses a code that libzfp does not use (and decodes as zeros).
+to a multiple of 8 bytes. A block with NaN or infinity uses a code that libzfp never writes and decodes as zeros.
 Infinities keep their sign and position. All other values of such a block are decoded as NaN, because the stream does
 not contain them.
 """

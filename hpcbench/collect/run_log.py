@@ -61,7 +61,7 @@ class RunLog:
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks in the environment event. Empty if the log does not contain the event."""
+        """The ranks in the environment event. The tuple is empty if the log does not contain the event."""
         return self.read_event(Environment).world or ()
 
     @property
@@ -83,7 +83,7 @@ class RunLog:
         return max(self.read_event(Start).resumed_from or 0, 0)
 
     def missing_steps(self) -> list[int]:
-        """Return the steps before the last one that are missing from the log.
+        """Return the steps that are missing from the log before its last step.
 
         Other frameworks may print only every nth step.
         """
@@ -145,7 +145,7 @@ class RunLog:
         )
 
     def where(self, line: int | None = None) -> str:
-        """Return ``file:line`` for a line, by default the last one."""
+        """Return ``file:line`` for a line, by default the last line."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 

@@ -47,8 +47,8 @@ class Steps(Mapping[int, Step]):
         Parameters
         ----------
         columns
-            Values keyed by attribute of `Step`, in nonempty arrays of equal length with the types in `TYPECODES`.
-            ``step`` and ``line`` are required.
+            Values keyed by attribute of `Step`, in nonempty arrays that have the same length and the types in
+            `TYPECODES`. ``step`` and ``line`` are required.
 
         Returns
         -------

@@ -49,12 +49,12 @@ class RunResult:
     allocation: str | None = None
     """Job, scheduler ID and attempt of the run.
 
-    Runs with the same value ran on the same nodes. None if no status file contains the value.
+    Runs with the same value ran on the same nodes. The value is None if no status file contains it.
     """
     given: bool = False
     """Whether the user specified the scheme and pairing, without a plan."""
     submission: str = ""
-    """Label of the submission if a report contains several submissions of one study. Otherwise empty."""
+    """Label of the submission. It is empty unless a report contains several submissions of one study."""
 
     @property
     def state(self) -> State:
@@ -76,7 +76,7 @@ class Submission:
     plan: RunPlan
     runs: list[RunResult]
     parts: tuple["Submission", ...] = ()
-    """The submissions that were combined into this one. Empty for a single submission."""
+    """The submissions that were combined into this one. The tuple is empty for a single submission."""
 
 
 def load(root: Path, jobs: Mapping[str, JobSummary]) -> Submission:

@@ -14,7 +14,7 @@ def directory_of(run: RunResult) -> Path | None:
 
 
 def traces_of(run: RunResult) -> list[StepTrace]:
-    """Return the traces of the run's ranks, in rank order. Empty if the run was not traced.
+    """Return the traces of the run's ranks, in rank order. The list is empty if the run was not traced.
 
     Raises
     ------

@@ -31,9 +31,9 @@ class Counters(MessageCounts):
     transfer_s: float = 0.0
     """Duration of the calls in seconds, without codec time."""
     exposed_s: float = 0.0
-    """Exposed communication: seconds in which the caller waited for the calls."""
+    """Exposed communication: seconds that the caller spent waiting for the calls."""
     hidden_s: float = 0.0
-    """Hidden communication: seconds in which the calls moved data while the caller did other work."""
+    """Hidden communication: seconds that the calls spent moving data while the caller did other work."""
     algorithms: dict[str, int] = field(default_factory=dict)
     """Number of calls per algorithm."""
     error_square: float = 0.0
@@ -62,11 +62,11 @@ class Channel:
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     low_rank: int = 0
-    """Rank of the approximation that gradients are sent as; 0 for whole gradients."""
+    """Rank of the low-rank approximation of gradients, or 0 to send whole gradients."""
     feedback_average: float = 0.0
-    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
-    """Number of updates after which residuals become zero; 0 for never."""
+    """Number of updates after which residuals are set to zero, or 0 for never."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -153,7 +153,7 @@ def resolve_channel(
 
 
 def change_treatment(channel: Channel, treatment: Treatment) -> None:
-    """Treat the further messages of a channel in another way. Counters, recorder and sampler are kept."""
+    """Change how further messages of a channel are treated. Counters, recorder and sampler are kept."""
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
     channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
     channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset

@@ -51,7 +51,7 @@ class HostClock:
 
 
 class DeviceClock:
-    """The clock of a stream. It includes time in which the stream waits, and excludes concurrent host work.
+    """The clock of a stream. It includes the time that the stream waits, and excludes concurrent host work.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ class MessageCounts:
     coded_bytes: int = 0
     """Message bytes that were encoded. Small parts of a call may be sent unencoded."""
     network_bytes: int = 0
-    """Wire bytes that left the node. Unknown for the MPI library's own collectives."""
+    """Wire bytes that left the node. The number is unknown for the MPI library's own collectives."""
     encode_s: float = 0.0
     decode_s: float = 0.0
     lost_overflows: int = 0

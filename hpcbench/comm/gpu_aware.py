@@ -27,7 +27,7 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """Result of the detection. Its truth value is whether MPI accepts device pointers.
+    """Result of the detection. It is true if MPI accepts device pointers.
 
     Attributes
     ----------
@@ -89,8 +89,8 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     environment
         Environment variables of the process.
     kinds
-        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated. Empty if the library does not provide
-        this info.
+        ``mpi_memory_alloc_kinds`` (MPI 4.1, section 12.4.3), comma-separated. The text is empty if the library does not
+        provide this info.
     """
     silent = Awareness(
         GpuAwareness.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it"

@@ -128,7 +128,7 @@ class DeviceMemory:
     """
 
     ahead = True
-    """Always True: all messages of a step are started before the first one is sent, to keep the device busy."""
+    """Always True: all messages of a step are started before the first message is sent, to keep the device busy."""
 
     def __init__(
         self,

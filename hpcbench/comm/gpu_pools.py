@@ -65,7 +65,8 @@ class Pools:
         self.host = Scratch(accelerator.pinned)
         self.spans: Spans = []
         self._codecs: dict[str, CudaCodec | DeviceIdentity] = {}
-        # operations use the streams round-robin, so an operation that waits for its values does not block the next one
+        # operations use the streams round-robin, so an operation that waits for its values does not block the next
+        # operation
         self._streams = [accelerator.new_stream() for _ in range(streams)]
         self._turn = 0
         self._lanes: list[Pools] = []

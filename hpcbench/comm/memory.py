@@ -74,7 +74,7 @@ class Memory(Protocol):
 
     @property
     def ahead(self) -> bool:
-        """Whether all messages of a step are started before the first one is sent."""
+        """Whether all messages of a step are started before the first message is sent."""
 
     def encode(self, values: Any, residual: Any, seed: int) -> Message:
         """Create an encoded message."""

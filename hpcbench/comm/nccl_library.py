@@ -12,8 +12,8 @@ from hpcbench.contract.shards import count_elements, cut_evenly
 class NcclLibrary:
     """The collectives of one communicator on one stream.
 
-    NCCL's reduce-scatter and all-gather require pieces of equal size. Pieces of different sizes are sent as a group of
-    one reduction per rank, or as a group of messages.
+    NCCL's reduce-scatter and all-gather require pieces with the same size. Pieces of different sizes are sent as a
+    group of one reduction per rank, or as a group of messages.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from hpcbench.contract.traffic import Algorithm
 
 
 class Operation(str, Enum):
-    """The result of a collective."""
+    """Kind of collective operation."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"

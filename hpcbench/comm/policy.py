@@ -49,7 +49,7 @@ class Policy:
         return self._channels[key]
 
     def begin_step(self, step: int) -> None:
-        """Treat the messages of the channels as the scheme's rules say for a step, which is numbered from 1."""
+        """Apply the scheme's rules for a step to all channels. Steps are numbered from 1."""
         self._step = step
         if len(self._scheme.change_steps) > 1:
             for traffic, channel in self._channels.items():

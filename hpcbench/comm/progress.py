@@ -1,10 +1,10 @@
 """Progress of operations while their caller waits or computes.
 
-An MPI library moves messages only inside MPI calls, and its nonblocking collectives often only while the caller waits
-for them. Each library has its own remedy, such as progress threads. Environment variables enable them, and each thread
-costs a core. Here, operations are generators of point-to-point messages. The caller tests the messages while it waits.
-A thread tests the messages while the caller computes. Only one of the two makes MPI calls at a time. Every library with
-``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their derivatives.
+An MPI library moves messages only inside MPI calls. Its nonblocking collectives often progress only while the caller
+waits for them. Each library has its own remedy, such as progress threads. Environment variables enable these threads,
+and each thread costs a core. Here, operations are generators of point-to-point messages. The caller tests the messages
+while it waits. A thread tests the messages while the caller computes. Only one of the two makes MPI calls at a time.
+Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their derivatives.
 """
 
 import threading

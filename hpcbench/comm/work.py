@@ -68,7 +68,7 @@ class Work:
             recorder.waited(place.clock, start, end)
 
     def _exposed(self, seconds: float) -> None:
-        """Count exposed communication: seconds in which the caller was blocked."""
+        """Count exposed communication: seconds that the caller was blocked."""
         exposed = min(seconds, self._not_exposed)
         self._not_exposed -= exposed
         self._channel.counters.exposed_s += exposed

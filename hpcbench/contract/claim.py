@@ -1,7 +1,7 @@
 """Claims of job scripts on a job directory: the files ``claims/1``, ``claims/2`` and so on.
 
-A script creates the file with the next number atomically, by a link. It exits immediately if the previous holder is
-still running. A scheduler may report a running job as ended and start it again. Both scripts then run the job
+A script creates the file with the next number atomically, as a hard link. It exits immediately if the previous holder
+is still running. A scheduler may report a running job as ended and start it again. Both scripts then run the job
 concurrently, which distorts their measurements.
 """
 

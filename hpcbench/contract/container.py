@@ -5,4 +5,7 @@ WHERE = "HPCBENCH_CONTAINER"
 VERSION = "HPCBENCH_VERSION"
 """hpcbench version that wrote the script. The image must contain the same version."""
 MPI_PATHS = "HPCBENCH_MPI_PATHS"
-"""Directories of the host's MPI library, separated by colons. Set only if ranks use this library, not the image's."""
+"""Directories of the host's MPI library, separated by colons.
+
+They are set only if ranks use this library instead of the image's.
+"""

@@ -48,12 +48,12 @@ class Ending:
     """First step with an infinite or NaN loss, if it is in the last lines."""
 
     def where(self, line: int | None = None) -> str:
-        """Return ``file:line`` for a line, by default the last one."""
+        """Return ``file:line`` for a line, by default the last line."""
         return f"{self.path}:{self.lines if line is None else line}"
 
 
 def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
-    """Read the end of a log, or None if the file does not exist.
+    """Read the end of a log, or return None if the file does not exist.
 
     Parameters
     ----------

@@ -7,11 +7,11 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import UNFLUSHED, Train
 
 LEAST_RATE = 2
-"""Minimum quotient of the elements of a matrix and of its factors."""
+"""Minimum ratio of a matrix's number of elements to that of its factors."""
 
 
 def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
-    """Return a parameter's gradient as a matrix (n, m); None if its factors of this rank would not be small enough."""
+    """Return a gradient's shape as a matrix (n, m), or None if factors of this rank would not be small enough."""
     if len(shape) < 2:
         return None
     rows, columns = shape[0], math.prod(shape[1:])
@@ -19,7 +19,7 @@ def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
 
 
 def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int] | None:
-    """Return the elements of the two messages that replace the gradients of a bucket; None without a suitable matrix.
+    """Return the sizes of the two messages that replace a bucket's gradients, or None without a suitable matrix.
 
     The first message also contains the gradients that are not approximated.
     """
@@ -34,7 +34,7 @@ def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int]
 
 
 def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why errors of a run cannot be averaged or reset; None if they can."""
+    """Return why errors of a run cannot be averaged or reset, or None if they can."""
     if train.sync == "all-reduce" or not any(rule.feedback_average or rule.feedback_reset for rule in scheme.rules):
         return None
     return (
@@ -44,7 +44,7 @@ def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
 
 
 def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why gradients of a run cannot be summed by their low-rank approximation; None if they can."""
+    """Return why low-rank sums cannot replace gradient sums in a run, or None if they can."""
     if not any(rule.low_rank for rule in scheme.rules):
         return None
     what = "low_rank sums the whole gradient of a step"

@@ -11,7 +11,7 @@ from hpcbench.contract.state import DONE_TO_IT, ENDED_BY_SIGNAL, STOPPED_EXIT, J
 from hpcbench.contract.times import parse_time
 
 GRACE = 300.0
-"""Seconds for which a job may be missing from scheduler answers.
+"""Maximum time in seconds that a job may be missing from scheduler answers.
 
 Accounting is delayed, and requeued jobs are not listed immediately.
 """

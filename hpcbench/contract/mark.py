@@ -21,7 +21,7 @@ class Mark:
     """The content of a status file."""
 
     state: str
-    """``running``, ``ended``, or (only jobs) ``requeued``. Empty if the file contains no state."""
+    """``running``, ``ended``, or (only jobs) ``requeued``. The text is empty if the file contains no state."""
     attempt: int = 1
     exit: int | None = None
     """Exit status, or None before the end."""

@@ -165,7 +165,7 @@ def _list_choices(context: dict[str, Any]) -> list[str]:
 
 
 def list_fields(schema: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the field names of the section at `path`. Empty if there is none."""
+    """Return the field names of the section at `path`. The result is empty if there is no such section."""
     section = find_section(schema, path)
     return [field.alias or name for name, field in section.model_fields.items()] if section else []
 

@@ -45,7 +45,7 @@ def _list_steps(scheme: Scheme, setting: TrafficSettings) -> list[int]:
 
 
 def find_schedule_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why the rules of a scheme cannot change between the steps of a run; None if they can."""
+    """Return why the rules of a scheme cannot change between the steps of a run, or None if they can."""
     if len(scheme.change_steps) == 1:
         return None
     remedy = "leave from_step and until_step out"
@@ -89,7 +89,7 @@ def _explain_idle(rule: Rule, live: set[Traffic], steps: int) -> str:
 def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
     """Return the first rule that cannot encode fp64 messages of the run, or None if all can.
 
-    The result is the index of the rule, and the problem with the remedy.
+    The result is the index of the rule and a message that states the problem and its remedy.
     """
     for traffic, treatment in list_treatments(scheme, setting):
         if _travels_as(traffic, setting) != "fp64":
@@ -112,7 +112,7 @@ def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage does not use. None if a rule matches its gathers."""
+    """Return the index of a rule for gathers that this ZeRO stage does not use, or None if a rule matches them."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -126,7 +126,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass. None if they are identical.
+    """Return why the backward pass would use different values than the forward pass, or None if they are identical.
 
     Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
     the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -201,7 +201,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | No
 def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
     """Return the part of a scheme that cannot run on a GPU, or None if all parts can.
 
-    The result is the index of the rule (None for the algorithm), and the problem with the remedy.
+    The result is the index of the rule (None for the algorithm), and a message that states the problem and its remedy.
     """
     if scheme.algorithm == "homomorphic":
         return None, "algorithm homomorphic sums in host memory: use two-shot, or device cpu"

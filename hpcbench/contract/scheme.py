@@ -169,15 +169,15 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next message. False for messages without an error."""
+    """Whether the error of each message is added to the next message. It is False for messages without an error."""
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
-    """Rank of the approximation of gradient matrices; 0 for whole gradients."""
+    """Rank of the approximation of gradient matrices, or 0 to send whole gradients."""
     feedback_average: float = 0.0
-    """Weight of the previous residual in the moving average of errors; 0 for plain feedback."""
+    """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
-    """Number of updates after which residuals become zero; 0 for never."""
+    """Number of updates after which residuals are set to zero, or 0 for never."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
 
@@ -193,7 +193,7 @@ class Treatment:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless. False for codecs from other packages."""
+        """Whether the codec is lossless. The result is False for codecs from other packages."""
         return spec.parse(self.codec).lossless is True
 
     @property

@@ -26,7 +26,7 @@ def cut_evenly(n: int, parts: int) -> list[slice]:
 
 
 def count_elements(piece: slice) -> int:
-    """Return the number of elements in a piece that `cut_evenly` made."""
+    """Return the number of elements in a piece returned by `cut_evenly`."""
     return int(piece.stop - piece.start)
 
 

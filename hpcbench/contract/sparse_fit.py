@@ -30,7 +30,10 @@ def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
 
 
 def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why a run with ``sparse_gradients: always`` cannot send rows, or None if it can or has another value."""
+    """Return why a run with ``sparse_gradients: always`` cannot send rows.
+
+    Return None if it can, or for other values.
+    """
     if train.sparse_gradients != "always":
         return None
     misfit = find_row_obstacle(model, train, tensor)
@@ -38,7 +41,7 @@ def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None
 
 
 def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient. None if rows are possible."""
+    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient, or None if rows are possible."""
     return find_row_obstacle(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
 
 

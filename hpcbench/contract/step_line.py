@@ -36,7 +36,7 @@ class PrintedForm:
 
 @dataclass(frozen=True)
 class StepQuantity:
-    """A quantity of a step: a column of exported steps."""
+    """A quantity that is recorded for each step, and a column in exports of steps."""
 
     name: str
     """Name of the attribute of `Step`."""
@@ -165,8 +165,8 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     Returns
     -------
     Step, DamagedLine or None
-        None if the line is not a step line. A step line that violates the grammar is a `DamagedLine`. Its numbers are
-        not used, because a truncated number still looks like a number.
+        The result is None if the line is not a step line, and a `DamagedLine` if a step line violates the grammar. The
+        numbers of such a line are not used, because a truncated number still looks like a number.
     """
     matched = _STEP.fullmatch(text)
     if not matched:

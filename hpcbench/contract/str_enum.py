@@ -6,7 +6,7 @@ from enum import Enum
 class StrEnum(str, Enum):
     """The class `enum.StrEnum`, which Python 3.10 lacks.
 
-    A member equals its string value, and is hashed and printed like it.
+    A member equals its string value, and has the same hash and printed form.
     """
 
     __str__ = str.__str__

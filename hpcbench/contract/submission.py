@@ -59,7 +59,7 @@ class PlannedRun(BaseModel):
     id: Name
     job: Name
     path: Inside
-    """Directory of the run, relative to the submission's."""
+    """Directory of the run, relative to the submission's directory."""
     scheme: str = "unknown"
     repeat: int = 1
     pairing: str = ""

@@ -28,7 +28,7 @@ class RootCause:
 
     @property
     def ranks(self) -> list[str]:
-        """Labels of the rank in the form of `split_label`. Empty if torchrun does not report the rank."""
+        """Labels of the rank in the form of `split_label`. The list is empty if torchrun does not report the rank."""
         numbers = re.findall(r"[0-9]+", self._value("rank"))
         return [f"{kind}{number}" for kind, number in zip(("rank", "local"), numbers, strict=False)]
 

@@ -139,7 +139,7 @@ def is_all_reduced(traffic: Traffic) -> bool:
 
 
 def find_content(traffic: Traffic) -> str | None:
-    """Return the content of the messages as a field of `CommPrecision`. None if their number format is fixed.
+    """Return the content of the messages as a field of `CommPrecision`, or None if their number format is fixed.
 
     The format is fixed for exact traffic, and for the momenta of 1-bit Adam, which are encoded from fp32.
     """

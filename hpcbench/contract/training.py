@@ -153,7 +153,7 @@ class CommPrecision(Section):
 
 
 CONTENTS = tuple(CommPrecision.model_fields)
-"""Contents of messages whose number format can be chosen. `activations` includes their gradients."""
+"""Kinds of message content whose number format can be set. `activations` includes the gradients of activations."""
 
 
 def _by_content(value: Any) -> Any:

@@ -41,7 +41,7 @@ def diagnose_files(
     output
         Additional output file. The suffix selects the format.
     codec_speed
-        Speed of codecs in GB/s, counted in uncompressed bytes.
+        Speed of encoding and decoding, in GB/s of uncompressed data.
     link_gbit
         Link bandwidth of a rank in Gbit/s.
 

@@ -122,9 +122,9 @@ class Diagnosis:
     rows: tuple[KindRow, ...]
     gains: tuple[Gain, ...]
     codec_speed: float
-    """Assumed codec speed in GB/s, counted in uncompressed bytes."""
+    """Assumed codec speed in GB/s of uncompressed data."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step. Empty if there are no traces."""
+    """Timeline of the first rank's last step. It is empty if there are no traces."""
     from_traces: bool = True
     """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
     link_gbit: float | None = None
@@ -150,7 +150,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
     groups
         Group dimensions that the user specified.
     codec_speed
-        Speed at which codecs encode and decode in GB/s, counted in uncompressed bytes. The default is an assumption.
+        Speed of encoding and decoding, in GB/s of uncompressed data. The default is an assumption.
 
     Raises
     ------

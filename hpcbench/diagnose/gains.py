@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hpcbench.diagnose.calls import ALL_GATHER, ALL_REDUCE, FLOATS, REDUCE_SCATTER
 
 GPU_SPEED, CPU_SPEED = 500.0, 50.0
-"""Assumed speed of a codec on a GPU and on a CPU core in GB/s, counted in uncompressed bytes.
+"""Assumed speeds of a codec on a GPU and on a CPU core, in GB/s of uncompressed data.
 
 Gains computed with these speeds are upper bounds only if no codec is faster. The speeds in
 results/reference/codecs-cpu.txt are at most about half of the assumed speed of a core.

@@ -28,7 +28,7 @@ def diagnose_submission(root: Path, codec_speed: float | None = None) -> list[tu
     root
         Directory of the submission.
     codec_speed
-        Speed at which codecs encode and decode in GB/s, counted in uncompressed bytes. The default is an assumption.
+        Speed of encoding and decoding, in GB/s of uncompressed data. The default is an assumption.
 
     Returns
     -------

@@ -108,7 +108,7 @@ def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, TracedCall]]]:
 def _clock_differences(traces: Sequence[RankTrace], matched: Sequence[Sequence[tuple[int, TracedCall]]]) -> list[float]:
     """Return how far each trace's clock is ahead of the first trace's clock, in microseconds.
 
-    If a rank has no calls in common with the first rank, they are compared through other ranks.
+    If a rank has no calls in common with the first rank, the two clocks are compared through other ranks.
     """
     apart: dict[tuple[int, int], list[float]] = defaultdict(list)
     for calls in matched:

@@ -38,7 +38,7 @@ class TraceFile:
     def __init__(self, path: Path, progress: Progress = lambda done, size: None) -> None:
         self.path, self._progress = path, progress
         self.distributed: dict[str, Any] = {}
-        """Rank, number of ranks, backend and process groups. Empty in older traces."""
+        """Rank, number of ranks, backend and process groups. The dictionary is empty in older traces."""
         self.base_us = 0.0
         """Base time of the events in microseconds since 1970, or 0 if event times are absolute."""
 

@@ -13,7 +13,7 @@ class Said:
     value: Any
     source: str
     sure: bool = True
-    """Whether the value is certain. False for a guess that the user must check."""
+    """Whether the value is certain. The flag is False for a guess that the user must check."""
 
 
 @dataclass

@@ -120,7 +120,7 @@ class _Text:
             self._put("walltime", str(usual), "for studies without one; shorter jobs start sooner", sure=False)
 
     def _why_left_out(self, line: QueueFacts) -> str:
-        """Return why a queue is omitted from the file. Empty if the file contains the queue."""
+        """Return why a queue is omitted from the file, or an empty string if the file contains the queue."""
         if not line.open:
             return "(closed)"
         if not re.fullmatch(LABEL, line.name):

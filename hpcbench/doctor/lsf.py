@@ -8,7 +8,7 @@ from hpcbench.batch.schedulers.lsf_cluster import list_bsub_options, list_hosts,
 from hpcbench.doctor.cluster import Cluster, Said
 
 _SPARED = ("-wa", "-wt", "-rn", "-cwd", "-ti")
-"""Dispensable job script options that some LSF variants lack."""
+"""Optional job script options that some LSF variants lack."""
 
 
 def survey(seen: Sighting) -> Cluster:

@@ -45,7 +45,7 @@ def _room(base: Path) -> Check:
 
 
 def _links(directory: Path) -> Check:
-    """Check hard links. Claims and locks rely on links, which only one process on all nodes can create."""
+    """Check hard links. Claims and locks require that only one process on all nodes can create a given link."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:

@@ -239,7 +239,7 @@ _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot o
 
 
 def last_error(text: str) -> str:
-    """Return the last error printed by a rank, without the launcher's prefix. Empty if there is none.
+    """Return the last error printed by a rank, without the launcher's prefix, or an empty string without an error.
 
     Launchers print their own lines before and after the error.
     """
@@ -263,7 +263,7 @@ def _aware(site: Site, printed: str) -> Check:
 
 
 def launcher_of(site: Site) -> str:
-    """Return the launcher program: the site's, or on this machine the launcher next to the interpreter."""
+    """Return the launcher program: the site's launcher, or on this machine the launcher next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
     sibling = find_sibling(name) if site.scheduler.kind == "local" else None
     return sibling or name

@@ -32,7 +32,7 @@ class Allocation:
     """Host names of the job's nodes."""
     is_listed: Lookup
     name: str = ""
-    """Name of the job in the queue. Empty if the scheduler does not report it."""
+    """Name of the job in the queue. It is empty if the scheduler does not report it."""
     describe: Sequence[str] = ()
     """Command whose output describes the job."""
 

@@ -39,7 +39,7 @@ class HeldClaim:
     path: Path
     files: StatusFiles
     is_new: bool = True
-    """Whether this process created the claim. False if the script already held the claim."""
+    """Whether this process created the claim. The flag is False if the script already held the claim."""
 
     def is_ours(self) -> bool:
         """Return whether this is the latest claim. Another script may claim a job that is reported as ended."""

@@ -23,7 +23,7 @@ class JobOptions:
     job: str
     """Name of the job's directory in ``jobs``."""
     id: str
-    """Scheduler id of this job. Empty if the script was started by hand."""
+    """Scheduler id of this job. It is empty if the script was started by hand."""
     script: int
     """Process id of the job script, which is the driver's parent."""
     signals: int
@@ -43,9 +43,9 @@ class JobOptions:
     easy: bool = False
     """Whether LSF allocates whole nodes and lists a launch host with one slot among them."""
     host_file: tuple[str, int] | None = None
-    """Host file with one line per rank, and number of ranks per host. None if the launcher needs no host file."""
+    """Host file with one line per rank, and number of ranks per host, or None if the launcher needs no host file."""
     doctor: str = ""
-    """Interpreter of the ranks, for the provenance. Empty if it is inside a container."""
+    """Interpreter of the ranks, for the provenance. It is empty if the interpreter is inside a container."""
     runs: tuple[RunCommand, ...] = ()
 
 

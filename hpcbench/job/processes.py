@@ -9,7 +9,10 @@ from hpcbench.batch.schedulers.processes import alive, identity
 
 
 def identify_process(pid: int) -> str:
-    """Return a unique identity of a process: id, start time, boot id, and host. Empty if the process has ended."""
+    """Return a unique identity of a process: id, start time, boot id, and host.
+
+    An ended process has an empty identity.
+    """
     process = identity(pid)
     if process is None or not alive(process):
         return ""

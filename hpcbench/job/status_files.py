@@ -16,11 +16,11 @@ _SPACE = 1 << 16
 
 
 class StatusFiles:
-    """Writer of job files. If the disk is full, the failure is reported in each status instead of raised."""
+    """Writer of job files. If the disk is full, the failure is reported in each status instead of being raised."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""
-        """File system and error message of the last failed write. Empty without a failure."""
+        """File system and error message of the last failed write. It is empty without a failure."""
         self._root = root
         self._directory = directory
 

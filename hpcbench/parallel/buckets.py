@@ -49,7 +49,7 @@ class Bucket:
         like = parameters[0].parameter
         self.values = torch.zeros(padded(start, pieces), dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values)
-        """Gradients, summed over backward passes. Empty while no gradients are allocated."""
+        """Gradients, summed over backward passes. The buffer is empty while no gradients are allocated."""
         self._homes = self._views(self.gradients)
         for slot, home in zip(self.slots, self._views(self.values), strict=True):
             home.copy_(initial(slot.shard, home.dtype) if initial else slot.parameter.detach())
@@ -159,7 +159,7 @@ class Bucket:
 
     @property
     def summands(self) -> Axes:
-        """Axes of the tensor grid along which the gradients must be summed. Empty if they are complete."""
+        """Axes of the tensor grid along which gradients must be summed. The result is empty if they are complete."""
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 

@@ -64,9 +64,9 @@ class DataParallel:
     offload
         Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
-        Record of the touched rows of an embedding table whose gradient may be sent by rows.
+        Record of the touched rows of an embedding table whose gradient may be sent as rows.
     always_by_rows
-        Whether this gradient is sent by rows even if rows take more bytes.
+        Whether this gradient is sent as rows even if rows take more bytes.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class DataParallel:
 
     @property
     def by_rows(self) -> ByRows | None:
-        """Reduction of an embedding gradient by rows, or None without such a gradient or without other replicas."""
+        """Reduction of an embedding gradient as rows, or None without such a gradient or without other replicas."""
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:

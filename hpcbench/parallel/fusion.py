@@ -11,7 +11,7 @@ class Item(NamedTuple):
     """The properties of a parameter that determine its bucket."""
 
     nbytes: float
-    """Bytes of the gradient in wire dtype. For a split parameter, the mean over its parts.
+    """Bytes of the gradient in wire dtype. For a split parameter, the value is the mean over its parts.
 
     With the mean, all ranks of a tensor-parallel group use the same buckets, even if their parts differ in size.
     Replicas of a parameter in this group then make the same calls in the same order.
@@ -19,7 +19,7 @@ class Item(NamedTuple):
     alike: tuple[str, ...]
     """Axes of the tensor grid along which ranks hold the same part of the parameter."""
     alone: bool
-    """Whether the parameter has its own bucket (a copy of a tied weight, or a table whose gradient is sent by rows)."""
+    """Whether the parameter has its own bucket (a copy of a tied weight, or a table whose gradient is sent as rows)."""
     ep: int = 1
     """Number of data-parallel ranks that hold different experts, or 1 for a parameter outside of experts."""
 
@@ -34,7 +34,7 @@ def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
 
     Parameters that tensor parallelism splits and parameters that it replicates are in different buckets. Codecs encode
     values in blocks, and with a mixed block each rank would decode the replicated parameters differently. For the same
-    reason, a tied weight has its own bucket. A table whose gradient is sent by rows also has its own bucket. Expert
+    reason, a tied weight has its own bucket. A table whose gradient is sent as rows also has its own bucket. Expert
     parameters have separate buckets, because they have different replicas.
     """
     buckets: list[list[int]] = []

@@ -57,14 +57,14 @@ class Gradients:
         Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
         weights of the bucket are no longer needed.
     touched
-        Record of the touched rows of the table whose gradient may be sent by rows, or None without such a table.
+        Record of the touched rows of the table whose gradient may be sent as rows, or None without such a table.
     always
-        Whether this gradient is sent by rows even if rows take more bytes.
+        Whether this gradient is sent as rows even if rows take more bytes.
 
     Attributes
     ----------
     by_rows : ByRows or None
-        Reducer of the table whose gradient may be sent by rows; None without such a table.
+        Reducer of the table whose gradient may be sent as rows, or None without such a table.
     low_rank : LowRank
         Reducer of gradients that are approximated by a low rank.
     averaged_errors : AveragedErrors

@@ -134,8 +134,8 @@ class LowRank:
 def orthonormalize(columns: Tensor) -> Tensor:
     """Return orthonormal columns that span the same space, [n, r].
 
-    Columns of zeros become some orthonormal columns, so a factor of zeros cannot persist. If a value is not finite, all
-    values become NaN, so the gradient norm detects the overflow.
+    Columns of zeros become arbitrary orthonormal columns, so a factor of zeros cannot persist. If a value is not
+    finite, all values become NaN, so the gradient norm detects the overflow.
     """
     if not bool(torch.isfinite(columns).all()):
         return torch.full_like(columns, torch.nan)

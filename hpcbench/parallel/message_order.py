@@ -2,8 +2,8 @@
 
 Over NCCL, the messages of a stage run one after another in the order in which the stage starts them. If two stages
 started a message between them at different positions, each could wait for the other. Therefore all stages start their
-messages in the order in which a pipeline sends them whose passes take the same time on every stage. A stage starts a
-receive as soon as all earlier messages have been started, long before it needs the values.
+messages in the order of a pipeline whose passes take the same time on every stage. A stage starts a receive as soon as
+all earlier messages have been started, long before it needs the values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +42,7 @@ def find_messages(
 
 
 def order_messages(actions: Sequence[Iterable[Action]], parts: int) -> list[StageMessage]:
-    """Return all messages in the order of their sending.
+    """Return all messages in sending order.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class OrderedMessages(Generic[T]):
         self._start_receives()
 
     def send(self, message: StageMessage, start: Callable[[], object]) -> None:
-        """Start to send a message, which must be the next one of this stage, and the receives that follow it."""
+        """Start to send a message, which must be the next message of this stage, and the receives that follow it."""
         if not self._todo or self._todo.pop() != message:
             raise RuntimeError(f"{message} is not the next message of stage {self._stage}")
         start()

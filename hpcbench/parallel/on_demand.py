@@ -81,8 +81,8 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Or a bucket contains parameters of two stacks,
-        which run at different times, so it is undefined when the bucket can be freed.
+        A parameter belongs to no unit, so it would never be gathered. Another cause is a bucket with parameters of two
+        stacks, which run at different times, so it is undefined when the bucket can be freed.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 Once the variance is frozen, the update is linear in the momentum, so the next step can correct the codec error of a
 momentum. A reduction with error feedback (comm/feedback.py) implements the paper's compressed all-reduce. Each worker
-adds its residual and sends signs to the owners of the pieces. Each owner averages, adds its own residual, and sends
-signs to all workers. As for all traffic, the scheme selects the codec. Differences from the paper:
+adds its residual and sends signs to the owners of the pieces. Each owner averages the signs, adds its own residual, and
+sends signs to all workers. As for all traffic, the scheme selects the codec. Differences from the paper:
 
 - ``sign:B`` uses one magnitude per block, the mean of the absolute values. The paper uses one magnitude per tensor, the
 root mean square.

@@ -76,7 +76,7 @@ class ServerShard:
         Number of pushes of each worker.
     staleness
         Number of gradients, keyed by staleness. The staleness is the number of updates between the weights used for a
-        gradient and the weights that it updated.
+        gradient and the weights that the gradient updated.
     trace
         The first `MOST_RECORDED` pulls and pushes.
     left_out
@@ -109,7 +109,7 @@ class ServerShard:
         return self.updates
 
     def push(self, push: Push) -> None:
-        """Add a gradient. Update the weights if the gradient is the last one of an update.
+        """Add a gradient. Update the weights if the gradient is the last gradient of an update.
 
         Raises
         ------

@@ -43,7 +43,7 @@ class Shard:
     shape
         Shape of the parameter in the whole model.
     cuts
-        Piece of each dim that this rank holds. Empty if the rank holds the whole parameter.
+        Piece of each dim that this rank holds. It is empty if the rank holds the whole parameter.
     replicated
         Axes of the tensor grid along which ranks hold the same part.
     copy, copies

@@ -106,7 +106,7 @@ class Versions:
 
     @property
     def stashed_bytes(self) -> int:
-        """Bytes of the stashed versions at their maximum number."""
+        """Bytes of the stashed versions when their number was largest."""
         return (self.most - 1) * sum(flat.nbytes for flat in self._flats)
 
 

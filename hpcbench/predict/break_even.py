@@ -3,8 +3,8 @@
 A step takes ``local + bytes / B`` seconds. ``local`` excludes the network, ``bytes`` counts exposed network traffic of
 a node, and B is the node's network bandwidth. Baseline and scheme are equally fast at ``B* = (bytes of the baseline -
 bytes of the scheme) / (local time of the scheme - local time of the baseline)``. The scheme wins on slower networks and
-loses on faster ones. A scheme with a shorter local time always wins, unless it sends more bytes. A scheme that saves no
-bytes never wins otherwise.
+loses on faster ones. A scheme with a shorter local time always wins, unless it sends more bytes. Otherwise, a scheme
+that saves no bytes never wins.
 """
 
 import math
@@ -22,9 +22,9 @@ class BreakEven:
     """Break-even of one scheme against the baseline."""
 
     bytes_per_s: float | None
-    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if unknown."""
+    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if it is unknown."""
     gain: float | None
-    """Baseline time divided by scheme time, minus 1, at the machine's bandwidth. None if the bandwidth is assumed."""
+    """Baseline time / scheme time - 1 at the machine's bandwidth, or None if this bandwidth is assumed."""
     surely: bool
     """Whether the interval for the gain excludes 0."""
     sentence: str

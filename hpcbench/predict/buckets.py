@@ -35,7 +35,7 @@ class Parameter:
     by_rows
         Whether the gradient may be sent as touched rows only.
     role
-        Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned; else empty.
+        Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty text.
     """
 
     shape: tuple[int, ...]

@@ -42,7 +42,7 @@ class StepCalls:
     zeros
         Zeros of sparse weights. None assumes that zeros are evenly distributed.
     low_rank
-        Rank of the approximation of gradient matrices; 0 for whole gradients.
+        Rank of the approximation of gradient matrices, or 0 for whole gradients.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class StepCalls:
         """List the forward calls within part `number` for one micro-batch.
 
         The residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2) leaves a
-        tensor-parallel region twice per layer and after the embedding, and enters one twice per layer and before the
-        head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
+        tensor-parallel region twice per layer and after the embedding, and enters a region twice per layer and before
+        the head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
         parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
         the statistics of the softmax over a sharded vocabulary. The largest logits come first. Sums of exponentials and
         target logits are then reduced together.
@@ -249,17 +249,17 @@ class StepCalls:
         ]
 
     def activations(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the next one, or None for the last part."""
+        """Return the message that a part sends to the next part, or None for the last part."""
         return self._boundary(("PP", "FORWARD", "ACT")) if number < self._layout.parts - 1 else None
 
     def gradients_back(self, number: int) -> PredictedCall | None:
-        """Return the message that a part sends to the previous one, or None for the first part."""
+        """Return the message that a part sends to the previous part, or None for the first part."""
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:
         """Return the header (micro-batch, version) before an activation.
 
-        None in a pipeline with a flush, and for the last part.
+        The result is None in a pipeline with a flush, and for the last part.
         """
         if self._train.schedule not in UNFLUSHED or number == self._layout.parts - 1:
             return None

@@ -16,7 +16,7 @@ ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
 """16-bit peak of the devices on which attention was measured."""
 FP8_SPEED = 1.7
 """Speed of an 8-bit product relative to a 16-bit product. The best products on an H100 reach 1382 and 794 TFLOP/s.
-Guessed to be slightly below this ratio.
+The value was guessed to be slightly below this ratio.
 """
 FP8_CAST_BYTES = 5
 """Bytes moved per element to find an operand's maximum and cast it to 8 bits, untransposed and transposed (guessed)."""
@@ -49,8 +49,8 @@ NETWORK_LATENCY_S = 15e-6
 WITHIN_LATENCY_S = 3.4e-6
 """Latency in seconds of a collective step within a node over NVLink: NCCL's constant for the simple protocol."""
 RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
-"""Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. Measured on an H100, and scaled to
-a B200 by the ratio of all-reduce bandwidths.
+"""Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. The value for an H100 was
+measured. For a B200 it was scaled by the ratio of all-reduce bandwidths.
 """
 COLLECTIVE_S = 10e-6
 """Minimum time in seconds of a collective: NCCL's base constants are 7 to 14 us."""
@@ -67,12 +67,14 @@ RANK_SPREAD = 0.008
 """Standard deviation of the step times of ranks on GPUs. A step takes as long as the slowest rank. GPUs of one node
 differ by up to 5 % (ml-engineering). The value is fitted on benchmarks/published/programs.csv."""
 LEAF_NODES = 4 / 6.25e9
-"""Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth. 4
-nodes of 8 GPUs with 400 Gbit/s, and 32 nodes with one adapter of 400 Gbit/s for each GPU, whose rings stay on the
-switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes)."""
+"""Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth.
+
+A switch connects 4 nodes if 8 GPUs share 400 Gbit/s, and 32 nodes if each GPU has an adapter of 400 Gbit/s. In the
+second case, rings stay on the switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes).
+"""
 CONTENTION_POWER = 0.4
 """The bandwidth of NCCL's inter-node collectives falls with this power of the number of such switches, because rings
-share fabric links. Fitted on benchmarks/published/programs.csv."""
+share fabric links. The exponent was fitted on benchmarks/published/programs.csv."""
 CODEC_BYTES_PER_S = {"V100": 60e9, "A100": 120e9, "H100": 200e9, "cpu": 1.5e9}
 """Uncompressed bytes per second of a codec without measurements (assumed)."""
 CODEC_CALL_S = {"gpu": 20e-6, "cpu": 10e-6}
@@ -100,25 +102,25 @@ PLAN_MESSAGE_S = 7e-5
 PLAN_FACTOR = 1.2
 """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
 WAITING_CORES = 0.10
-"""Cores that a waiting rank takes from computing ranks if ranks share cores. A waiting rank wakes up repeatedly. Mean
-of five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured* are as accurate with
-this mean as with the value of each measurement.
+"""Cores that a waiting rank takes from computing ranks if ranks share cores. A waiting rank wakes up repeatedly. The
+value is the mean of five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured*
+are as accurate with this mean as with the value of each measurement.
 """
 DRIVING_CORES = 0.085
 """Cores that a progress thread takes while the rank computes, if ranks share cores: mean of the same measurements, 0.07
 to 0.12."""
 SHARED_CORES_ERROR = 0.16
-"""Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. Chosen so that an
-interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*, 155 are inside the
-interval with the tables alone, and 157 after calibration with an earlier run.
+"""Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. The value was
+chosen so that an interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*,
+155 are inside the interval with the tables alone, and 157 after calibration with an earlier run.
 """
 UNFITTED_PROGRAM_ERROR = 0.12
 """Relative error of the computing time of a program whose slowdown was not fitted, in addition to the errors of the
-tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.12 is the half-width of an interval of
-80 % by Student's t. The deviations do not grow with the number of GPUs.
+tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.12 is the half-width of an
+80 % interval according to Student's t distribution. The deviations do not grow with the number of GPUs.
 """
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.07, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of an input by source, for intervals that contain 80 % of the measured times. "measured elsewhere" is
 calibrated: 44 of 53 published program runs are inside the interval if runs of the same family are left out
-(benchmarks/predict_programs.py), among them 29 of the 35 runs of programs with other families. The others are assumed:
-leave-one-out errors of measured tables are 3 to 7 %."""
+(benchmarks/predict_programs.py), among them 29 of the 35 runs of programs with other families. The other errors are
+assumed: leave-one-out errors of measured tables are 3 to 7 %."""

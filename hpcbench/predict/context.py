@@ -52,7 +52,7 @@ def count_turns(model: Model, train: Train, layout: Layout) -> int:
 
 
 def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
-    """List the attention calls of a layer's forward pass, including a recomputed one."""
+    """List the attention calls of a layer's forward pass, including a recomputed pass."""
     return _sent(FORWARD, model, train, layout)
 
 

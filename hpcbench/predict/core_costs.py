@@ -74,7 +74,7 @@ class CoreCosts:
 
 
 def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
-    """Read the core costs from a table of unlimited links, or None if each rank had its own core.
+    """Read the core costs from a table of unlimited links, or return None if each rank had its own core.
 
     Parameters
     ----------

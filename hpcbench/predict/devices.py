@@ -26,12 +26,12 @@ class DeviceSpec:
     copy_bytes_per_s: float
     """Memory bandwidth of a large copy, counting bytes read and written."""
     link_bytes_per_s: float
-    """One-way bandwidth from one device to the others in the node."""
+    """One-way bandwidth from one device to the other devices in the node."""
     basis: InputBasis
     """Source of `copy_bytes_per_s`."""
     source: str
     links: str = ""
-    """Family of the measured links within a node. Empty for the nominal bandwidth."""
+    """Family of the measured links within a node. It is empty if the nominal bandwidth is used."""
     product_share: float = 1.0
     """Fraction of the peak that products and attention reach, relative to the family's table."""
 

@@ -63,7 +63,7 @@ class Calibration:
     runs
         Number of runs.
     work
-        Factor for computation, or for all work of shared cores; 1 without information.
+        Factor for computation, or for all work of shared cores. It is 1 without information.
     waiting
         Factor for the time that a baseline waits for messages.
     codecs
@@ -160,7 +160,7 @@ def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: 
 def fit_waiting(workload: Workload, calibrated: MachineAndCodecs, seconds: float, compute_s: float) -> float | None:
     """Return the ratio of measured to predicted waiting time of a baseline on shared cores.
 
-    None if it is negligible.
+    The result is None if the waiting time is negligible.
     """
     step = predict_step_time(workload, *calibrated)
     by_links = step.network_seconds > LEAST_SHARE * step.seconds.value

@@ -1,7 +1,7 @@
 """Time of messages and library collectives by size and placement, from measured curves and nominal bandwidths.
 
 A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
-a root, and ``(n-1)/n`` for the others. Within a node, the bus bandwidth was measured for each size and number of
+a root, and ``(n-1)/n`` for other collectives. Within a node, the bus bandwidth was measured for each size and number of
 devices. Between nodes, all groups with ranks on a node share the node's network.
 """
 
@@ -163,7 +163,7 @@ class Fabric:
         return waiting + max(inside - network, 0.0), network
 
     def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
-        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send one each."""
+        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send."""
         if crossing:
             return self.node_latency_s, nbytes * concurrent / (self.node_bytes_per_s * self.share)
         return self.within_latency_s + nbytes / (0.75 * self.within_bytes_per_s), 0.0

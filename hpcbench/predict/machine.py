@@ -20,8 +20,8 @@ class Machine:
     fabric: Fabric
     ranks_per_node: int
     shared_cores: float | None = None
-    """Number of cores shared by all ranks of a run, for example on virtual hosts of one machine. None if each rank has
-    its own cores.
+    """Number of cores shared by all ranks of a run, for example on virtual hosts of one machine, or None if each
+    rank has its own cores.
     """
     oversubscribed: bool = False
     """Whether the site allows ranks to share their cores with each other or with other programs."""
@@ -49,7 +49,7 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """Build a GPU cluster from tables and data sheets, or None if they do not contain the GPU.
+    """Build a GPU cluster from tables and data sheets, or return None if they do not contain the GPU.
 
     Parameters
     ----------

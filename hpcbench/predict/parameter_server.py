@@ -9,7 +9,7 @@ ahead, but in the long run it waits for the slowest worker.
 - With ``asp`` fast workers take over work that slow workers have not started. Workers with turns of t_r seconds produce
   sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
 
-If replicas use collectives, all replicas wait for the slow one. The slow replica determines the step time. It hides
+If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. It hides
 more of its messages behind its longer passes.
 
 The traffic excludes requests and headers, which are a few hundred bytes per turn.
@@ -87,7 +87,7 @@ def time_served_step(turn: StepTime, factors: Sequence[float], *, shared: bool) 
 
 
 def average_turns(turns: Sequence[float]) -> float:
-    """Return the time in seconds in which n workers complete n turns without pausing between turns."""
+    """Return the time in seconds that n workers take for n turns without pausing between turns."""
     return len(turns) / sum(1 / took for took in turns)
 
 

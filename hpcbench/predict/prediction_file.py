@@ -30,7 +30,7 @@ class StoredStep:
     break_even: float | None = None
     """Bandwidth of a node's network in bytes per second below which the scheme is faster than the baseline.
 
-    Infinite if it is always faster, 0 if it is never faster, None if unknown.
+    The bandwidth is infinite if the scheme is always faster, 0 if it is never faster, and None if it is unknown.
     """
 
 
@@ -72,7 +72,7 @@ def read_network_times(root: Path) -> tuple[float | None, dict[tuple[str, str], 
 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
-    """Return a submission's predictions, keyed by (cell, scheme). Empty if the file is missing or unusable."""
+    """Return a submission's predictions, keyed by (cell, scheme). The result is empty if the file is unusable."""
     raw = read_json(root / NAME) or {}
     runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     predictions = {}

@@ -104,7 +104,7 @@ def compute_fill(m: int, n: int, units: int) -> float:
 
 @lru_cache(maxsize=8)
 def read_published(family: str) -> Products | None:
-    """Read a GPU family's table from `machines/gemm.csv`, or None if the file does not contain the family."""
+    """Read a GPU family's table from `machines/gemm.csv`, or return None if the file does not contain the family."""
     peaks = {"V100": (125.0, 80), "A100": (312.0, 108), "H100": (989.4, 132)}
     if family not in peaks:
         return None

@@ -55,10 +55,10 @@ class TrainingProgram:
     nccl
         Whether the collectives use NCCL.
     slowdown
-        Computing time divided by the computing time from the tables, fitted on published runs of this program; None if
-        it was not fitted.
+        Computing time divided by the computing time from the tables, fitted to published runs of this program, or None
+        if the slowdown was not fitted.
     states
-        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules.
+        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. It is empty if the engine's rules apply.
     keeps
         Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
         parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other

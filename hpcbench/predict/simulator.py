@@ -34,7 +34,7 @@ class StageState:
     at: int = 0
     time: float = 0.0
     busy: float = 0.0
-    """Seconds in which the stage computed or processed calls."""
+    """Seconds that the stage spent computing or processing calls."""
     computed: float = 0.0
     """Part of `busy` that a log counts as computation."""
     computes: float = 1.0

@@ -46,8 +46,8 @@ def count_step_bytes(
     updates
         Number of previous optimizer steps. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
-        Number of neighboring data-parallel ranks on a node, for `node_copy`. It must divide the group size. None means
-        the whole group.
+        Number of neighboring data-parallel ranks on a node, for `node_copy`. It must divide the group size. The value
+        None means the whole group.
     routed
         Counted rows for experts without token dropping, or None if all experts get the same number.
     rows

@@ -36,7 +36,7 @@ class Entry:
     value: float | str | None = None
     """Unrounded value in the base unit (s, B, FLOP/s), used for sorting and machine-readable output.
 
-    None if unknown.
+    The value is None if it is unknown.
     """
     tone: Tone = ""
     source: str | None = None
@@ -50,13 +50,13 @@ class Table:
     name: str
     """Name of the table: letters, digits and hyphens. Tables of different chapters may share a name."""
     title: str
-    """Title of the table. Empty if the chapter title suffices."""
+    """Title of the table. It is empty if the chapter title suffices."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table."""
     group: str = ""
-    """Title of the details group. Empty for tables that are always visible. HTML pages fold groups."""
+    """Title of the details group. It is empty for tables that are always visible. HTML pages fold groups."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def write(document: Document, directory: Path) -> list[Path]:
     Raises
     ------
     UserError
-        If matplotlib is not installed or a file cannot be written.
+        matplotlib is not installed, or a file cannot be written.
     """
     figures = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Figure)]
     seen: Counter[str] = Counter()

@@ -161,7 +161,7 @@ def name(text: str, tone: Tone = "") -> Entry:
 
 
 def phrase(text: str, tone: Tone = "", source: str | None = None) -> Entry:
-    """Return an entry with a text from a file. Texts may be longer than names."""
+    """Return an entry with text from a file. The text may be longer than a name."""
     clean = make_printable(text, _REASONS)
     return Entry(clean, clean or None, tone, source)
 

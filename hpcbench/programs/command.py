@@ -35,7 +35,7 @@ def run(
     command
         The program, including its launcher.
     scheme
-        Name or file of a scheme. Not required for a dry run.
+        Name or file of a scheme. It is not required for a dry run.
     groups
         File that assigns dimensions to groups.
     dry

@@ -22,7 +22,7 @@ class Decision:
     carrier: CallCarrier
     """Carrier of the group's encoded operations on the tensors' device."""
     plans: Sequence[Plan] | None = None
-    """One plan per vector. Empty if PyTorch executes the calls, or None before the decision."""
+    """Plans, one per vector. The sequence is empty if PyTorch executes the calls, and None before the decision."""
     ask: Callable[[], Sequence[Plan]] | None = None
     """Function that decides together with the other ranks. It may block."""
 

@@ -104,7 +104,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
 
 
 def _end(work: Work, async_op: bool) -> Work | None:
-    """Return the handle if asynchronous. Otherwise make the caller's stream wait for the work."""
+    """Return the handle of an asynchronous call. For other calls, make the caller's stream wait for the work."""
     if async_op:
         return work
     work.wait()

@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
     row: CallCounts
     """Counts of the calls, unless the ranks decide to leave them to PyTorch."""
     channel: Channel | None
-    """Channel of encoded calls. None if PyTorch executes the calls in the program's group."""
+    """Channel of encoded calls, or None if PyTorch executes the calls in the program's group."""
     decision: Decision | None = None
     """Plans of a sum or gather."""
     min_bytes: int = 0

@@ -61,7 +61,7 @@ class Interception:
         self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
         """Calls keyed by process group, because reading the group name in each call is slow.
 
-        Cleared when a mesh names another group.
+        The cache is cleared when a mesh names another group.
         """
         self._meshes = MeshNames(self._by_group.clear)
         self._nodes = NodeLabels()

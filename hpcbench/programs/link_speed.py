@@ -1,7 +1,7 @@
 """Speed of links between nodes, measured once per group for schemes with `algorithm: auto`.
 
 Wrong assumptions cost more than the measurement. With assumed cluster speeds on links of 100 Mbit/s, plans would leave
-calls to gloo that a codec makes three times as fast.
+calls to gloo although a codec makes these calls three times as fast.
 """
 
 import time
@@ -38,8 +38,8 @@ def measure_links(
 ) -> Links:
     """Measure the speeds of a group over several nodes. All ranks return the speeds of the slowest link.
 
-    Each rank sends to the next rank, all at the same time. Measured speeds are capped at the assumed speeds. Above
-    these, Python and the processors are the bottleneck.
+    Each rank sends to the next rank, all at the same time. Measured speeds are capped at the assumed speeds. At higher
+    speeds, Python and the processors are the bottleneck.
 
     Parameters
     ----------

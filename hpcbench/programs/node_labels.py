@@ -27,7 +27,7 @@ def publish(group: dist.ProcessGroup, store: Store) -> None:
 
 
 def read(group: dist.ProcessGroup, store: Store) -> list[str]:
-    """Return the nodes of all ranks. Blocks only if the group was created in an unknown way."""
+    """Return the nodes of all ranks. The call blocks only if the group was created in an unknown way."""
     if not _published[group.group_name]:
         publish(group, store)
     return [store.get(_key(group, rank)).decode() for rank in range(group.size())]

@@ -2,8 +2,8 @@
 
 A GPU operation runs on a private stream, which first waits for the caller's current stream. `wait` of the operation's
 handle makes the current stream wait for the private stream. Only streams wait, not host threads. Memory comes from
-PyTorch's caching allocator. Temporary buffers belong to the private stream and are reused only by it. The caller's
-tensors belong to other streams, so they are kept alive until the event at the end of the operation.
+PyTorch's caching allocator. Temporary buffers belong to the private stream, and only this stream reuses them. The
+caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
 """
 
 import time

@@ -88,7 +88,7 @@ def is_faster(
     renew: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Return whether the encoded call is faster than gloo's. All ranks must call this function.
+    """Return whether the encoded call is faster than gloo's own call. All ranks must call this function.
 
     It blocks until all ranks have called it, and returns the same result on all ranks.
 

@@ -94,7 +94,7 @@ _VALUES = {
 
 
 def compare_submissions(request: ReportRequest, earlier: Sequence[Section]) -> tuple[ReportRequest, bool]:
-    """Convert a request into one for the changes. Also return whether anything got worse."""
+    """Convert a report request into a request for the changes. Also return whether anything got worse."""
     if len(request.sections) != 1 or len(earlier) != 1:
         raise UserError("--against: compares one submission with one: give one directory, or logs of one study")
     (new, cells), (_, cells_before) = request.sections[0], earlier[0]

@@ -26,7 +26,7 @@ _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
 def answer(cell: Cell, site: str) -> list[str]:
-    """Return the answer whether compression pays in a cell, followed by the footnotes."""
+    """Return sentences that answer whether compression pays in a cell, followed by the footnotes."""
     weak = find_weaknesses(cell)
     lead, others = split_findings(cell, site, weak)
     return [*lead, *others, *weak.sentences, *list_methods(cell)]
@@ -40,13 +40,13 @@ def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], li
 
 
 def list_methods(cell: Cell) -> list[str]:
-    """Describe the method behind a cell's findings. Empty if the cell has no findings."""
+    """Describe the method behind a cell's findings. The result is empty if the cell has no findings."""
     base = cell.row(cell.baseline)
     return describe_method(cell, base) if base is not None and base.completed else []
 
 
 def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
-    """Return the answer whether compression pays in a cell, without footnotes."""
+    """Return sentences that answer whether compression pays in a cell, without footnotes."""
     base = cell.row(cell.baseline)
     if base is None:
         return [say.NO_BASELINE_RUN]

@@ -154,7 +154,7 @@ def _read_block(model: ModelSettings) -> flops.BlockShape:
 def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
     """Return the shape with the number of rows that the experts kept.
 
-    None if the log does not count dropped rows.
+    The result is None if the log does not count dropped rows.
     """
     if shape is None or not _can_drop_tokens(shape):
         return shape

@@ -156,7 +156,10 @@ def _read_losses(row: SchemeRow) -> dict[tuple[int | None, int | None], float]:
 
 
 def _pair_by_seed(new: SchemeRow, old: SchemeRow) -> list[tuple[float, float]]:
-    """Return pairs of losses with the same seed in both submissions. Empty if any run has no counterpart."""
+    """Return pairs of losses with the same seed in both submissions.
+
+    The list is empty if any run has no counterpart.
+    """
     after, before = _read_losses(new), _read_losses(old)
     if after.keys() != before.keys() or any(seed is None for _, seed in after):
         return []

@@ -58,7 +58,7 @@ class SchemeRow:
     coded_part: float | Unknown | None
     """Encoded fraction of the bytes for which the scheme has a codec, over all runs.
 
-    None if there are no such bytes.
+    The value is None if there are no such bytes.
     """
     outcome: Outcome | None
     """Combined finding about speed and loss, or None for the baseline."""

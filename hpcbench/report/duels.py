@@ -18,7 +18,7 @@ class Duel:
 
     @property
     def beats(self) -> bool:
-        """Whether the scheme is significantly better in speed or loss, and no worse in the other."""
+        """Whether the scheme is significantly better in speed or loss, and is no worse in the other quantity."""
         if self.speed is None or self.loss is None:
             return False
         if self.speed.shown == "faster":

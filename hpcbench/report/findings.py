@@ -138,7 +138,7 @@ class LossFinding(Interval):
     def turn(self) -> "LossFinding":
         """Return the finding from the perspective of the other scheme, without the worst pair.
 
-        The worst pair of one scheme is the best pair of the other.
+        The worst pair of one scheme is the best pair of the other scheme.
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
         p = self.within, self.apart, None

@@ -16,7 +16,7 @@ LOOKS = (3, 5, 8, 12, 20, 30, 50, 100)
 PARTS = (0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.005, 0.005)
 """Fraction of the level for each look.
 
-Looks with few pairs get most of the level, because Student's t needs it there.
+Looks with few pairs get most of the level, because Student's t has the widest tails there.
 """
 MOST = LOOKS[-1]
 """Maximum number of pairs that is recommended."""

@@ -1,4 +1,4 @@
-"""Lowest number formats of a run's matrix products and messages, in the words of MLPerf Training's logs."""
+"""Lowest number formats of a run's matrix products and messages, in the notation of MLPerf Training's logs."""
 
 from hpcbench.codecs.spec import parse
 from hpcbench.collect.submission import RunResult
@@ -8,11 +8,11 @@ PREFIX = "lowest_numerical_precision_in_"
 """Beginning of MLPerf's keys ``lowest_numerical_precision_in_comm`` and ``lowest_numerical_precision_in_linear``."""
 _BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "bfloat16": 16, "float16": 16, "float32": 32}
 _NAMES = {"bf16": "bfloat16", "float16": "fp16", "float32": "fp32", "fp8e4m3": "fp8", "fp8e5m2": "fp8"}
-"""MLPerf's names of formats. Formats without a name there, such as ``zfp:8``, keep their own."""
+"""MLPerf's names of formats. Formats without an MLPerf name, such as ``zfp:8``, keep their own name."""
 
 
 def find_lowest_precisions(run: RunResult) -> dict[str, str | None]:
-    """Return the lowest formats, keyed by MLPerf's keys; None where the log does not state the format."""
+    """Return the lowest formats, keyed by MLPerf's keys. A value is None if the log does not state the format."""
     stated = run.log.precisions if run.log else {}
     linear = run.settings.train.precision
     return {
@@ -47,7 +47,7 @@ def _list_formats(channel: ChannelTraffic, precision: str | None) -> list[tuple[
 
 
 def _find_lossy_codec(name: str | None) -> str | None:
-    """Return MLPerf's name of a codec; None for lossless and unknown codecs, whose values keep their format."""
+    """Return MLPerf's name of a codec. Return None for lossless and unknown codecs, whose values keep their format."""
     try:
         codec = parse(name or "none")
     except ValueError:

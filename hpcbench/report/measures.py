@@ -104,7 +104,7 @@ class Measures(Pace):
         return self.run.log.steps.column("step", first=self.first) if self.run.log else []
 
     def rates_over(self, steps: Container[float]) -> Rates:
-        """Compute the work per second over those counted steps that `steps` contains."""
+        """Compute the work per second over the counted steps in `steps`."""
         return (
             compute_pace(self.run.log, read_basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
         )

@@ -69,7 +69,7 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
 
 
 def compute_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> dict[str, float | None]:
-    """Return mean and percentiles of the step times from step `first` on; None without times."""
+    """Return mean and percentiles of the step times from step `first` on, or None without times."""
     times = read_step_times(log, first, steps)
     tail = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (95, 99)}
     return {"mean": _compute_mean_time(log, first, steps), "p50": median(times) if times else None, **tail}
@@ -81,7 +81,7 @@ def read_step_times(log: RunLog, first: int, steps: Container[float] | None = No
 
 
 def compute_mean_rate(log: RunLog, name: str, first: int, steps: Container[float] | None = None) -> float | None:
-    """Compute the time-weighted mean of a printed rate, or None if the log does not contain the rate.
+    """Compute the time-weighted mean of a printed rate, or return None if the log does not contain the rate.
 
     Values are weighted by the time of their steps. If step times are unknown, all steps are assumed to do the same
     work, so the harmonic mean is used. The mean is 0 if any rate is 0. For running means, the last value is the mean

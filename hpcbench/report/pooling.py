@@ -77,7 +77,7 @@ def _read_software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[
 
 
 def _join_group(group: Sequence[Submission], labels: Sequence[str]) -> Submission:
-    """Return a submission with the runs of all. Pairs are not formed across the original submissions."""
+    """Return a submission with the runs of all submissions. Pairs are not formed across the original submissions."""
     runs = [run for submission, label in zip(group, labels, strict=True) for run in _label_runs(submission, label)]
     return Submission(group[0].root, group[0].plan, runs, tuple(group))
 
@@ -100,7 +100,7 @@ def _label_submission(submission: Submission, label: str) -> Submission:
 
 
 def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:
-    """Return the shortest unique path suffix of each submission's directory. Empty for logs."""
+    """Return the shortest unique path suffix of each submission's directory. The labels of logs are empty."""
     places = {
         id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
     }

@@ -180,7 +180,7 @@ class Fact:
     source: str | None = None
     """First source as file or ``file:line``, or None if the fact is derived from all logs together."""
     of: tuple[str, ...] = ()
-    """Runs, nodes or jobs that the fact applies to. Empty for all."""
+    """Runs, nodes or jobs that the fact applies to. The tuple is empty if the fact applies to all."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ def find_recommended(cell: Cell) -> SchemeRow | None:
 
 
 def recommend(cell: Cell) -> list[str]:
-    """Return a sentence about the recommended scheme's job time. Empty without a scheme or step time."""
+    """Return a sentence about the recommended scheme's job time.
+
+    The list is empty if no scheme is recommended or a step time is missing.
+    """
     row, base = find_recommended(cell), cell.row(cell.baseline)
     if row is None or row.speed is None or base is None or base.step_seconds is None:
         return []

@@ -39,7 +39,7 @@ class HostTime:
     over_peers: float | None = None
     """Computing time divided by the median over all ranks of the same stage, because stages differ in work.
 
-    None if no other host has ranks of the same stages.
+    The value is None if no other host has ranks of the same stages.
     """
 
 
@@ -92,12 +92,12 @@ class StepPhases:
     idle: float | None
     """Idle fraction of a stage during the passes, including the bubble and the time until the last stage has finished.
 
-    The passes extend from their start to the end of the last stage's passes. None for a single stage.
+    The passes extend from their start to the end of the last stage's passes. The value is None for a single stage.
     """
     idle_by_schedule: float | None
     """Ideal value of `idle`, if all parts took equally long and messages took no time.
 
-    None for a single stage, or if the number of micro-batches is unknown.
+    The value is None for a single stage, or if the number of micro-batches is unknown.
     """
 
     @property
@@ -114,7 +114,7 @@ class StepPhases:
 def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
     """Average the phases of a step over the stages.
 
-    None if the log does not contain step phases, or if they do not add up to the step time.
+    The result is None if the log does not contain step phases, or if they do not add up to the step time.
     """
     stages = read_stages(log)
     if not stages:
@@ -132,7 +132,7 @@ def average_phases(log: RunLog, settings: LoggedSettings) -> StepPhases | None:
 
 
 def read_stages(log: RunLog) -> list[dict[str, float]]:
-    """Return the times in seconds of each stage's `PARTS` and ``step``. Empty if any time is missing."""
+    """Return the times in seconds of each stage's `PARTS` and ``step``. The result is empty if any time is missing."""
     rows = log.read_event(events.PhaseTimes).stages or ()
     rows_by_part = [{part: getattr(row, f"{part}_s") for part in ("step", *PARTS)} for row in rows]
     stages = [

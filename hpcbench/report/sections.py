@@ -26,7 +26,7 @@ Named = tuple[str, Path]
 def parse_name(path: Path) -> Named | None:
     """Split ``NAME=FILE`` into name and file.
 
-    None if the argument is an existing path or has no name before the equals sign.
+    The result is None if the argument is an existing path or has no name before the equals sign.
     """
     name, sign, file = str(path).partition("=")
     if not sign or "/" in name or path.exists():

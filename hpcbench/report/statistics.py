@@ -56,7 +56,7 @@ class Mean:
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
 
     def t(self, null: float = 0.0) -> float:
-        """Return the number of standard errors from `null` to the estimate; infinite or 0 if the error is 0."""
+        """Return the number of standard errors from `null` to the estimate. It is infinite or 0 if the error is 0."""
         if self.error is None:
             raise ValueError("a test needs two values or more")
         distance = self.estimate - null

@@ -60,7 +60,7 @@ class Arm:
     """Runs of a sync mode and scheme, compared with the reference. Numbers that no run provides are None."""
 
     group: str
-    """Matrix values that distinguish the compared cells from other cells. Empty if there are no other cells."""
+    """Matrix values that distinguish the compared cells from other cells, or an empty text without other cells."""
     way: SyncMode
     scheme: str
     against: str | None
@@ -120,7 +120,7 @@ class Arm:
 
     @property
     def parts(self) -> dict[int, float]:
-        """Fraction of all gradients by staleness. Empty if unknown."""
+        """Fraction of all gradients by staleness. The dictionary is empty if the staleness is unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
@@ -139,7 +139,7 @@ def resolve_mode(settings: LoggedSettings) -> SyncMode | None:
 
 
 def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
-    """Compare the sync modes with their references. Empty if all runs are synchronous.
+    """Compare the sync modes with their references. The result is empty if all runs are synchronous.
 
     `margin` is the relative increase over the reference's final loss that is still acceptable.
     """
@@ -237,7 +237,7 @@ _TONES: dict[str, Tone] = {"not reached": "bad", "reached in part": "warning", "
 
 
 def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | None:
-    """Make the table with one row per sync mode and scheme, or None if all runs are synchronous."""
+    """Make the table with one row per sync mode and scheme, or return None if all runs are synchronous."""
     margin = submission.plan.criteria.loss_margin
     modes = list_arms(cells, margin)
     unit = seconds_unit(arm.seconds for arm in modes)

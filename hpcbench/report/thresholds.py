@@ -27,7 +27,7 @@ class ThresholdTest:
     """Value of the run, or mean over the runs, or None if a log does not contain it."""
     state: State
     interval: Interval | None = None
-    """Interval of the mean; its bounds are those of the one-sided tests."""
+    """Interval of the mean. Its bounds are the bounds of the one-sided tests."""
 
     @property
     def kept(self) -> bool:
@@ -118,7 +118,7 @@ def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> l
 
 
 def count_states(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Return a sentence with the results of thresholds that have a confidence; none without such thresholds."""
+    """Summarize the thresholds that have a confidence in one sentence. The list is empty without such thresholds."""
     tests = [test for test in check_thresholds(cells, thresholds) if test.threshold.confidence is not None]
     states = ("met", "violated", "inconclusive", "unknown")
     counts = [f"{count} {state}" for state in states if (count := sum(test.state == state for test in tests))]

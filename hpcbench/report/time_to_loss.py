@@ -34,7 +34,7 @@ class TimeToLoss:
 def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
     """Compare the times until two runs reach the final loss of the second, increased by the fraction `margin`.
 
-    None if the step times of a run are unknown, or if the second run has no final loss.
+    The result is None if the step times of a run are unknown, or if the second run has no final loss.
     """
     ours, theirs = read_curve(mine), read_curve(other)
     if mine is None or other is None or ours is None or theirs is None:

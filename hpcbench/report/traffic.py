@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 _LARGEST = 1 << 62
 """Largest plausible count in a run."""
 Unknown = Literal["unknown"]
-"""Marker for unknown byte counts, if a scheme's environment variables may make the MPI library compress data."""
+"""Marker for byte counts that are unknown because a scheme's environment variables may compress messages."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """Parallel dimensions, in display order. Codecs must not change EXACT traffic."""
 
@@ -28,11 +28,11 @@ class TrafficSum:
     phase: str | None
     """Phase, or None for a dimension, or if unknown."""
     kind: str | None
-    """Kind of traffic. None if it is unknown, or in the row of a whole dimension."""
+    """Kind of traffic, or None if it is unknown or the row describes a whole dimension."""
     axis: str | None
-    """Axis of the tensor grid. None for other traffic, and in the row of a whole dimension."""
+    """Axis of the tensor grid, or None for other traffic and in the row of a whole dimension."""
     codec: str | None
-    """Codec. None if it is unknown, and in the row of a dimension whose channels use different codecs."""
+    """Codec, or None if it is unknown or the row describes a dimension whose channels use different codecs."""
     calls: int
     plain_calls: int
     """Calls without the channel's codec, because encoding would cost time or a rule of the scheme excludes it."""
@@ -57,7 +57,7 @@ class TrafficSum:
     sampled_error: float | None
     """Relative error of the sampled values (2-norm). For a dimension, this is the maximum over the channels.
 
-    None if no values were sampled.
+    The value is None if no values were sampled.
     """
 
     @property
@@ -111,7 +111,9 @@ class TimeSplit:
 
 
 def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
-    """Return the traffic of each channel from the ``traffic`` event. Empty if the number of ranks is unknown.
+    """Return the traffic of each channel from the ``traffic`` event.
+
+    The list is empty if the number of ranks is unknown.
 
     Without `has_wire_bytes`, wire bytes are unknown, because the MPI library may have compressed data.
     """
@@ -138,7 +140,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Return the step numbers that the ``traffic`` event covers. Empty without such an event."""
+    """Return the step numbers that the ``traffic`` event covers. The range is empty without such an event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -168,7 +170,7 @@ def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the step time, or None without steps or traffic, because communication is then unknown."""
+    """Split the step time. Return None without steps or traffic, because communication is then unknown."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
@@ -220,7 +222,7 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Compute the encoded fraction of the bytes of channels with a codec, or None if there are no such bytes."""
+    """Compute the encoded fraction of the bytes of channels with a codec, or return None if there are no such bytes."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 

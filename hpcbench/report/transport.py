@@ -13,9 +13,9 @@ FIELD = "train.transport"
 
 
 def find_transport(run: RunResult) -> str | None:
-    """Return ``mpi`` or ``nccl``, as the run's log reports it or as its settings ask for it.
+    """Return the transport of a run, ``mpi`` or ``nccl``, as stated in the log or requested in the settings.
 
-    The result is ``unknown`` for a log that does not name it, and None if there is neither.
+    The result is ``unknown`` if neither names a transport. It is None if there is also no environment event.
     """
     environment = run.log.event(Environment) if run.log else None
     stated = environment.transport if environment else None
@@ -35,7 +35,7 @@ def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
 
 
 def note_links(runs: Sequence[Measures]) -> list[str]:
-    """Note the runs over NCCL whose plans were chosen by links that were measured over another transport."""
+    """Note the runs over NCCL whose plans were chosen from links that were measured over another transport."""
     notes = []
     for run in (measures.run for measures in runs):
         environment = run.log.event(Environment) if run.log else None

@@ -63,7 +63,7 @@ class Weakened:
     """Letters by scheme."""
 
     def mark(self, scheme: str) -> str:
-        """Return the letters next to a verdict, such as ``[ab]``. Empty without weaknesses."""
+        """Return the letters next to a verdict, such as ``[ab]``, or an empty string without weaknesses."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 

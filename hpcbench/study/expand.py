@@ -57,7 +57,7 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[E
     Raises
     ------
     UserError
-        A cell violates the schema, has sizes that do not divide, or names an unknown scheme. Other causes are a
+        A cell violates the schema, has sizes that do not divide evenly, or names an unknown scheme. Other causes are a
         missing baseline, a threshold that applies to no run, and a setting that changes nothing in any run.
     """
     groups: dict[str, list[ExpandedRun]] = {}

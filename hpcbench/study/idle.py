@@ -27,7 +27,7 @@ class _Use(NamedTuple):
 
     where: str
     idle: Misfit | None
-    """Why the value changes nothing in the cells so far. None if it changes something in any of them."""
+    """Reason why the value changes nothing in the cells so far, or None if it changes something in one of them."""
 
 
 class IdleSettings:

@@ -51,7 +51,7 @@ def run_file(
     peak_tflops
         Dense GPU peak in TFLOP/s, keyed by precision, if the site defines it. Reports prefer it to their own table.
     gpu_aware_mpi
-        Whether the MPI library accepts device pointers, according to the site. None if the ranks must detect this.
+        Whether the MPI library accepts device pointers, according to the site, or None if the ranks must detect this.
     transport
         Library for GPU messages, if the study does not set one.
 

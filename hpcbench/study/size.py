@@ -1,4 +1,4 @@
-"""Number and placement of a run's ranks. Sizes that do not divide are refused before submission."""
+"""Number and placement of a run's ranks. Sizes that do not divide evenly are refused before submission."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Capacity:
     device: str = "cpu"
     """Device of the ranks: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
-    """Maximum number of nodes per job, and a sentence with the source. None if unknown."""
+    """Maximum number of nodes per job, and a sentence with the source, or None if the maximum is unknown."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
     Raises
     ------
     UserError
-        A size does not divide. The message contains the field and a size that divides.
+        A size does not divide evenly. The message contains the field and a valid size.
     """
     if study.nodes is not None and capacity.most_nodes is not None and study.nodes > capacity.most_nodes[0]:
         most, source = capacity.most_nodes

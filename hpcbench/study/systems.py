@@ -1,4 +1,4 @@
-"""Presets for compression systems of other projects. Schemes of program studies refer to them as `system`."""
+"""Presets for compression systems of other projects. Schemes of program studies name a preset in `system`."""
 
 from functools import cache
 from typing import Any
@@ -24,9 +24,9 @@ class SystemPreset(Section):
     asks: list[Line]
     """Fields that the study must add, such as ``preload``."""
     framework: Line = ""
-    """Framework whose programs `hpcbench tune` tries the system with; empty if it does not."""
+    """Framework whose programs `hpcbench tune` runs with this system. It is empty if `tune` does not try the system."""
     command_words: list[Line] = Field(default_factory=list)
-    """Words in the command of these programs that show that the needs are met."""
+    """Words in a program's command that show that the system's requirements are met."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
 
 

@@ -46,7 +46,7 @@ class Built:
     routed
         Mixture-of-experts layers, keyed by layer number.
     touched
-        Record of the touched rows of the token embedding, if its gradient may be sent by rows.
+        Record of the touched rows of the token embedding, if its gradient may be sent as rows.
     """
 
     module: GPT

@@ -1,4 +1,4 @@
-"""Statistics about the reduction of embedding gradients by rows in timed steps, summed over all ranks."""
+"""Statistics of reductions that send embedding gradients as touched rows in timed steps, summed over all ranks."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from hpcbench.parallel.sparse.reduction import Taken
 
 
 class RowCounts:
-    """Statistics about reductions by rows for the log.
+    """Log statistics of gradient reductions that send only touched rows.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RowCounts:
 
     @property
     def _piece(self) -> Piece | None:
-        """Piece of the embedding table, or None if no gradient of this rank may be sent by rows."""
+        """Piece of the embedding table, or None if no gradient of this rank may be sent as rows."""
         return next((piece for piece in self._engine.pieces if piece.bucket.by_rows and self._engine.by_rows), None)
 
     def measure(self, policy: Policy, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class RowCounts:
             self._engine.by_rows.taken = Taken()
 
     def report(self, exact: Channel) -> dict[str, Any] | None:
-        """Return the fields of the log event, the same on all ranks. Return None if no gradient may be sent by rows.
+        """Return the fields of the log event, the same on all ranks. Return None if no gradient may be sent as rows.
 
         This is a collective call.
         """

@@ -12,8 +12,8 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
     Raises
     ------
     UserError
-        A group has different numbers of ranks on its nodes. Or a group for one-to-all or all-to-one messages has
-        several ranks on a node. Or ranks that must receive the same tokens are on several nodes. These errors cannot be
+        A group has different numbers of ranks on its nodes, a group for one-to-all or all-to-one messages has several
+        ranks on a node, or ranks that must receive the same tokens are on several nodes. These errors cannot be
         detected on a login node, where the placement of ranks is unknown.
     """
     groups = {"DP": mesh.dp, "ZERO": mesh.dp, "TP": mesh.tp, "SP": mesh.tp}  # PP uses only point-to-point messages

@@ -45,7 +45,7 @@ class ServedTrainer(Trainer):
     worker : Worker
         Worker of this rank.
     serving : bool
-        Whether the shard serves requests. It does so from the first round until `finish`.
+        Whether the shard serves requests: True from the first round until `finish`.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class Trainer:
     experts : ExpertCounts
         Numbers of tokens per expert in timed steps.
     rows : RowCounts
-        Statistics about reductions by rows in timed steps.
+        Statistics of the gradient reductions in timed steps that send only touched rows.
     """
 
     def __init__(

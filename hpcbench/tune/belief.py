@@ -133,7 +133,7 @@ class Belief:
         return dict(zip(self.names, map(float, self._find_best(tolerance, excluded).mean(axis=0)), strict=True))
 
     def list_contenders(self, count: int, tolerance: float, excluded: Collection[str] = ()) -> list[str]:
-        """Return schemes that together contain one of the best with the largest probability, the likeliest first."""
+        """Return the set of schemes that most probably contains one of the best schemes, the likeliest scheme first."""
         best = self._find_best(tolerance, excluded)
         contenders = list[str]()
         while len(contenders) < count and best.any():

@@ -33,7 +33,7 @@ Options = Mapping[str, Sequence[Option]]
 
 
 def list_undominated(options: Options, layers: int = 1) -> list[Combination]:
-    """Return the combinations that fewer than `layers` others dominate, sorted by time."""
+    """Return the combinations that are dominated by fewer than `layers` others, sorted by time."""
     combinations = [Combination({}, 0.0, 0.0)]
     for dimension, choices in options.items():
         grown = [

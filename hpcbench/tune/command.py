@@ -136,7 +136,7 @@ def make_plan(
 
 
 def _add_candidates(loaded: Loaded, path: Path, sets: Sequence[str]) -> Loaded:
-    """Return a program's study with all candidates in its matrix; another study as it is."""
+    """Return a program's study with all candidates in its matrix. Return other studies unchanged."""
     study = loaded.study
     if not isinstance(study, ProgramStudy):
         return loaded

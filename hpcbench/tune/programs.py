@@ -107,7 +107,7 @@ def _plan_diagnosed(
         of_schemes.append(Option(name, seconds, loss))
     best = max((1 / (1 + max(each.seconds, -0.98)) - 1 for each in undominated if each.loss <= budget), default=0.0)
     at_most = 1 / (1 + max(free, -0.98)) - 1
-    # A system of others may hide or avoid communication, so that only free communication bounds its gain.
+    # A system of another project may hide or avoid communication, so only free communication bounds its gain.
     has_systems = any(scheme.process_changes for scheme in named.values())
     bound = at_most if has_systems or at_most < NOTABLE else best
     note = "predicted gains of programs are upper bounds from the traces; they do not include the cost of an algorithm"

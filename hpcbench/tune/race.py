@@ -5,7 +5,7 @@ interrupted search resumes with the same decisions:
 
 1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
    significantly slower than a scheme whose loss is significantly within the budget.
-2. The race continues with the schemes that together contain the best with the largest probability. It ends when one
+2. The race continues with the set of schemes that most probably contains the best scheme. It ends when one
    scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. It ends
    early if no scheme is faster than the baseline.
 3. The best scheme is confirmed against the baseline with fresh seeds. If it leaves the race, the next scheme is
@@ -102,7 +102,7 @@ def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
 
 
 def _race_on(belief: Belief, standings: Standings, measured: set[str], rules: RaceRules, runs_left: int) -> list[str]:
-    """Return the schemes for another round, without the baseline. Empty if the race is over."""
+    """Return the schemes for another round, without the baseline. The list is empty if the race is over."""
     affordable = runs_left - 2 * rules.confirm_rounds
     if affordable < 2:
         return []

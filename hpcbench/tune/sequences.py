@@ -11,13 +11,16 @@ sigma**2``, the ratio of the likelihoods of "effect" and "no effect" is
     r**-0.5 * ((1 + t**2 / f) / (1 + t**2 / (f * r)))**((f + 1) / 2),    r = 1 + SPREAD / factor.
 
 Under "no effect" this ratio is a test martingale, so it exceeds 1 / level at some look with at most probability `level`
-(Ville). The interval contains the values for which the ratio is smaller.
+(Ville). The interval contains the values for which the ratio is smaller than 1 / level.
 """
 
 import math
 
 SPREAD = 30.0
-"""Prior variance of effects relative to one run. Intervals with 3 to 20 degrees of freedom depend little on it."""
+"""Prior variance of effects relative to one run.
+
+Intervals with 3 to 20 degrees of freedom depend little on this variance.
+"""
 
 
 def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: float = SPREAD) -> float:

@@ -6,7 +6,7 @@ namespace {
 #if defined(__AVX2__)
 #include "../hb_order8.h"
 typedef byte bytes __attribute__((vector_size(32)));
-typedef hb_u32 byte_bits;  // one bit a byte
+typedef hb_u32 byte_bits;  // one bit per byte
 #else
 typedef byte bytes __attribute__((vector_size(16)));
 typedef hb_u16 byte_bits;

@@ -37,7 +37,7 @@ void adamw_of(const hb_adamw &how, T *master, const T *gradient, T *first, T *se
   }
 }
 
-constexpr int SUMS = 32;  // added up side by side: the latency of an addition is hidden, and vectors need no order
+constexpr int SUMS = 32;  // partial sums, which hide the latency of additions and can be vectorized
 template <class T> double squares_of(const T *x, uint64_t n) {
   double sums[SUMS] = {};
   uint64_t i = 0;

@@ -121,7 +121,7 @@ struct sign_codec {
       __builtin_memcpy(to[0] + w / 8, &word, 4);
     }
     const int width = block < 128 ? (int)block / 4 : 32;
-    alignas(64) float sums[TILE / 4];  // of four neighbours each
+    alignas(64) float sums[TILE / 4];  // sums of four neighboring values
     for (int i = 0; i < (int)TILE / 4; i += HB_LANES) {
       lanes::F f[4];
       lanes::load_blocks(x + 4 * i, f);

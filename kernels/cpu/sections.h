@@ -123,7 +123,7 @@ uint64_t get_chunk(const RECORDS &records, uint64_t first, hb_u32 m, const byte 
   if (sent < m && !records.add) records.clear(first, m);
   set_bits bits = {from + s.index, (hb_u32)(s.low - s.index) / 4};
   place_list places;
-  hb_u32 next = 0;  // the least place that the next record may have
+  hb_u32 next = 0;  // smallest possible position of the next record
   for (hb_u32 rank = 0, count; rank < sent; rank += count) {
     count = get_index(s, from, bits, rank, sent - rank, places.at);
     if (count == 0 || count > sent - rank) return 0;

@@ -18,7 +18,7 @@ struct source {
     alignas(64) float buffer[TILE];
     for (uint64_t at = first; at < end; at += TILE) {
       const uint64_t n = end - at < TILE ? end - at : TILE;
-      const byte *ahead = x + size_of(type) * (at + 2 * TILE);  // more than the processor looks ahead by itself
+      const byte *ahead = x + size_of(type) * (at + 2 * TILE);  // further ahead than the processor prefetches by itself
       for (uint64_t line = 0; line < size_of(type) * TILE; line += 64) __builtin_prefetch(ahead + line);
       f(at, load_values(type, x + size_of(type) * at, n, buffer), n);
     }

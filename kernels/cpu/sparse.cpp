@@ -10,7 +10,7 @@ template <class TEST> HB_FN hb_u32 which(const hb_u32 *v, TEST test) {
   for (int i = 0; i < 32; i += HB_LANES) word |= lanes::bits(test(lanes::load(v + i) & HB_MAGNITUDE)) << i;
   return word;
 }
-struct larger {  // than a magnitude, and the first of those equal to it
+struct larger {  // values larger than a magnitude, and the first values equal to it
   source s;
   hb_cut cut;
   void mark(uint64_t first, uint64_t m, marks &to) {
@@ -25,7 +25,7 @@ struct larger {  // than a magnitude, and the first of those equal to it
     });
   }
 };
-struct not_zero {  // rows of so many bytes
+struct not_zero {  // nonzero rows with this number of bytes
   const byte *x;
   uint64_t bytes;
   bool any(const byte *row) const {
@@ -63,8 +63,8 @@ HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places,
 // Moves up to TILE values of a chunk that begins at `first` to and from the wire.
 struct single_values {
   uint32_t type;
-  const byte *x;    // in this type; null where
-  float *residual;  // holds what is wanted, and keeps what the wire lacks of it
+  const byte *x;    // values of this type; null if the residual contains the values to send
+  float *residual;  // after sending, contains the difference between these values and the sent values
   uint64_t bytes() const { return size_of(type); }
   void send(uint64_t first, const hb_u32 *places, uint64_t count, byte *to) const {
     if (x) return gather_values(type, x + bytes() * first, places, count, to);
@@ -168,7 +168,7 @@ struct topk {
     const uint64_t used = put_chunks(larger{s, cut}, values, n, HB_SPARSE_CHUNK, false, (byte *)wire);
     const uint64_t size = room(k, type, n);
     memset((byte *)wire + used, 0, size - used);
-    if (residual && cut.magnitude >= HB_INFINITY) drop_overflow(residual, n);  // there was more of it than is sent
+    if (residual && cut.magnitude >= HB_INFINITY) drop_overflow(residual, n);  // not every overflowing value is sent
     return size;
   }
   static uint32_t decode(uint64_t k, uint32_t type, const void *wire, uint64_t bytes, uint64_t n, void *out,

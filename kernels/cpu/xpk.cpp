@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
 constexpr uint64_t plane_bytes(uint64_t n) { return (n + 31) / 32 * 4; }
-constexpr uint64_t whole_words(uint64_t n) { return 8 * plane_bytes(n); }  // n and the bits behind it
-constexpr uint64_t ROOM_OF_BYTES = 2048 + 64;  // one of every value, and a vector written or read behind them
+constexpr uint64_t whole_words(uint64_t n) { return 8 * plane_bytes(n); }  // n, rounded up to whole words of a plane
+constexpr uint64_t ROOM_OF_BYTES = 2048 + 64;  // one byte per value, and a vector that is written or read after them
 
 // One level of the exponents' code. Its loops are compiled for each width.
 struct level {

@@ -10,7 +10,7 @@
 #include "words.h"
 
 #define HB_RAW 0xffffu
-#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // in words: a chunk and additional information of a codec
+#define HB_CHUNK_STAGE (HB_CHUNK / 4 + 96)  // in words: a chunk and additional data of a codec
 
 // Lengths of chunks, followed by the chunks.
 struct hb_container {
@@ -25,8 +25,8 @@ template <class C, int T> struct hb_chunked {
 
   // The chunks of a block, one per warp.
   struct round {
-    hb_u64 total, chunks, pieces;  // bytes; of the data
-    hb_u64 piece, chunk;           // drawn; this warp's
+    hb_u64 total, chunks, pieces;  // total bytes; numbers of chunks and pieces of the data
+    hb_u64 piece, chunk;           // the drawn piece; this warp's chunk
     hb_u32 used;                   // bytes of this warp's chunk, 0 if there is none
     hb_u32 warp;
     hb_warp me;

@@ -62,7 +62,7 @@ HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
   const hb_u64 fraction = bits & ((1ull << 52) - 1u);
   if (exponent == 2047u) return sign | (fraction ? HB_NAN : HB_INFINITY);
   if (exponent > 1150u) return sign | (HB_INFINITY - 1u);
-  if (exponent < 897u) return sign | (hb_u32)((bits << 1) != 0u);  // far below what float16 can hold
+  if (exponent < 897u) return sign | (hb_u32)((bits << 1) != 0u);  // far below the range of float16
   return sign | (exponent - 896u) << 23 | (hb_u32)(fraction >> 29) | (hb_u32)((fraction & ((1u << 29) - 1u)) != 0u);
 }
 HB_FN double hb_as_double(hb_u64 bits) { return __hiloint2double((int)(bits >> 32), (int)bits); }

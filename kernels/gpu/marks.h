@@ -4,7 +4,7 @@
 #include "elements.h"
 
 #define HB_MARK_WORDS (HB_SPARSE_CHUNK / 32)
-#define HB_GROUPED_WORDS 256  // more bits than the grouped form has where it is the shortest
+#define HB_GROUPED_WORDS 256  // enough bits for the grouped form whenever it is the shortest form
 
 // The sent records of a chunk in shared memory: one bit per record, and the number of sent records before each word.
 struct hb_marks {

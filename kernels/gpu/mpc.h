@@ -47,9 +47,9 @@ template <int T> struct hb_mpc_codec {
     const hb_warp rows = rows_of(me);
     hb_to_stage(rows, chunk);
     const hb_transposition transpose(me.lane);
-    const bool within = me.lane + dim < 32u;  // the value that is predicted from this lane's is in its row
+    const bool within = me.lane + dim < 32u;  // the value predicted from this lane's value is in the same row
     const hb_u32 from = (me.lane - dim) & 31u, below = (1u << me.lane) - 1u;
-    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // the latter two: of the row before
+    hb_u32 next = BITMAP, bitmap = 0, above = 0, last = 0;  // `above` and `last` belong to the previous row
 #pragma unroll 4
     for (hb_u32 r = 0; r < HB_ROWS; r++) {
       const hb_u32 x = row(rows, r), other = HALVES ? __funnelshift_l(above, x, 16) : above;
@@ -74,7 +74,7 @@ template <int T> struct hb_mpc_codec {
     const hb_warp rows = rows_of(me);
     hb_u32 next = words;
 #pragma unroll 1
-    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row on, none takes the place of words that are still needed
+    for (hb_u32 r = HB_ROWS; r--;) {  // from the last row to the first, so that no row overwrites unread words
       const hb_u32 bits = __shfl_sync(HB_EVERY, mine, (int)r);
       next -= (hb_u32)__popc(bits);
       const hb_u32 q = bits >> me.lane & 1u ? me.stage[next + (hb_u32)__popc(bits & below)] : 0u;
@@ -83,7 +83,7 @@ template <int T> struct hb_mpc_codec {
       __syncwarp();
     }
     const hb_transposition transpose(me.lane);
-    const hb_u32 from = 32u - dim + me.lane % dim;  // the last of the lane's kind in the row before
+    const hb_u32 from = 32u - dim + me.lane % dim;  // the last lane with the same remainder in the previous row
     hb_u32 carry = 0, last = 0;
 #pragma unroll 4
     for (hb_u32 r = 0; r < HB_ROWS; r++) {
@@ -97,7 +97,8 @@ template <int T> struct hb_mpc_codec {
   }
 
  private:
-  // The rows of a chunk, stored in the stage after the bitmap. A row never begins before its encoded words.
+  // The rows of a chunk, stored in the stage after the bitmap. Each row starts at or after the address of its encoded
+  // words, so decoding in place from the last row never overwrites unread words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
   // The word of a lane in a row. For 16-bit values, it contains the values at positions lane (low half) and 32 + lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {

@@ -16,8 +16,8 @@ HB_FN volatile hb_u64 *hb_rest_of(hb_state *state) { return (volatile hb_u64 *)(
 HB_FN void hb_fault(hb_state *state) { *(volatile hb_u64 *)&state->fault = 1; }
 
 // State of a piece in one word, so that flag and number are read together.
-#define HB_TOLD_SIZE (1ull << 62)  // its own size
-#define HB_TOLD_ALL (2ull << 62)   // and of all before it
+#define HB_TOLD_SIZE (1ull << 62)  // the size of this piece
+#define HB_TOLD_ALL (2ull << 62)   // the size of this piece and of all previous pieces
 #define HB_TOLD_NUMBER (HB_TOLD_SIZE - 1)
 
 // Draws a number that is unique among blocks. All threads must call it.
@@ -35,7 +35,7 @@ HB_FN hb_u64 hb_place(volatile hb_u64 *told, hb_u64 piece, hb_u64 size, hb_u32 l
   if (lane == 0) told[piece] = piece ? HB_TOLD_SIZE | size : HB_TOLD_ALL | size;
   hb_u64 before = 0;
   for (hb_u64 end = piece; end;) {
-    hb_u64 word = HB_TOLD_ALL;  // before the first
+    hb_u64 word = HB_TOLD_ALL;  // before the first piece
     if (lane < end)
       while (!(word = told[end - 1 - lane])) __nanosleep(20);
     const hb_u32 complete = __ballot_sync(HB_EVERY, word >= HB_TOLD_ALL);

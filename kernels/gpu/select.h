@@ -10,8 +10,9 @@
 // hb_state, and the additional shared state of sparse kernels.
 struct hb_sparse_state {
   hb_state head;
-  hb_u64 magnitude;  // larger ones are sent,
-  hb_u64 equal;      // and so many of this one, the first; while it is looked for, how many of what is left
+  hb_u64 magnitude;  // larger magnitudes are sent
+  hb_u64 equal;      // this many of the values with this magnitude are sent, the first ones; during the search for
+                     // the magnitude: how many of the remaining values
   hb_u64 digit, sent, arrived[4], spare[4];
   hb_u64 bins[HB_SELECT_DIGITS][2048];  // of topk alone
 };

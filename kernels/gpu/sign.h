@@ -10,7 +10,7 @@ template <hb_u32 B> struct hb_sign_codec {
   typedef hb_lane<hb_u32> L;
   typedef hb_tile<ROUNDS> tile;
   struct code {
-    hb_u32 signs[ROUNDS], scale[SETS];  // 4 signs a round
+    hb_u32 signs[ROUNDS], scale[SETS];  // 4 signs per round
   };
 
   hb_byte *signs, *scales;

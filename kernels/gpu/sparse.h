@@ -9,7 +9,7 @@ template <int FAMILY, int T> struct hb_sparse {
   static constexpr int SIZE = hb_size_of(T);
 
   struct message {
-    hb_u64 width, records, per_chunk, chunks, head, rest;  // rest: values behind the last whole row
+    hb_u64 width, records, per_chunk, chunks, head, rest;  // rest: values after the last whole row
     HB_FN message(hb_u64 n, hb_u64 param) : width(ROWS ? param : 1) {
       records = n / width;
       rest = n % width;
@@ -21,7 +21,7 @@ template <int FAMILY, int T> struct hb_sparse {
       return (hb_u32)(records - chunk * per_chunk < per_chunk ? records - chunk * per_chunk : per_chunk);
     }
   };
-  // The record of a value of the chunk, and its position in it.
+  // The record that contains a value of the chunk, and the value's position in this record.
   static HB_FN hb_u32 row_of(const message &msg, hb_u64 element) {
     return ROWS ? (hb_u32)(element / msg.width) : (hb_u32)element;
   }

@@ -7,7 +7,7 @@
 #include "tiles.h"
 
 template <int T> HB_FN void hb_sum_values(const void *values, hb_u64 n, void *total) {
-  if constexpr (T == HB_F64) {  // a value a thread
+  if constexpr (T == HB_F64) {  // one value per thread
     const hb_u64 step = (hb_u64)gridDim.x * HB_THREADS;
     for (hb_u64 i = (hb_u64)blockIdx.x * HB_THREADS + threadIdx.x; i < n; i += step)
       hb_put_raw<T, T, true>((hb_byte *)total + 8 * i, hb_load_raw<8>((const hb_byte *)values + 8 * i));

@@ -16,8 +16,8 @@ template <int R> struct hb_tile {
   static constexpr hb_u32 VALUES = 128 * R;
   hb_warp me;
   hb_u64 seed;
-  hb_u64 first;  // value
-  hb_u32 count;  // of values, at most VALUES
+  hb_u64 first;  // index of the first value
+  hb_u32 count;  // number of values, at most VALUES
   bool full;
 
   // Returns the bytes of a round with `count` values of BITS bits each, rounded up to a multiple of PAD.
@@ -173,7 +173,7 @@ template <class C, int T, hb_u64 ROTATION = 0> struct hb_tiled {
     hb_each_tile<R>(n, 0, [&](const tile &t) {
       float v[R][4], old[R][4];
       const typename C::code code = c.load(t);
-      if (ADD) values.load(t, old);  // before the work: both are on their way at once
+      if (ADD) values.load(t, old);  // before the work, so that both loads are in flight at once
       c.decode(t, code, v);
       rotate<true>(t, v);
       if (ADD) hb_add_tile<R>(v, old);

@@ -5,14 +5,14 @@
 typedef unsigned long long hb_u64;
 typedef unsigned char hb_byte;
 
-#define HB_THREADS 256  // of a block, always
+#define HB_THREADS 256  // threads of every block
 #define HB_WARPS (HB_THREADS / 32)
 #define HB_EVERY 0xffffffffu
-#define HB_STAGE 128  // words of shared memory that a warp has to move a row through
+#define HB_STAGE 128  // words of shared memory through which a warp moves a row
 
 struct hb_warp {
   hb_u32 lane;
-  hb_u32 *stage;  // HB_STAGE words, this warp's own
+  hb_u32 *stage;  // HB_STAGE words that belong to this warp
 };
 
 // Informs the compiler that all lanes hold the same value. Otherwise it would duplicate shuffles in branches.

@@ -8,13 +8,13 @@
 
 template <int T> struct hb_xpk_codec {
   static constexpr hb_u32 W = hb_size_of(T) == 2 ? 16 : 32, E = T == HB_F16 ? 5 : 8, PLANES = (W - E) % 8;
-  static constexpr hb_u32 GROUPS = HB_ROWS * 32 / W, TOPS = 8 * GROUPS;  // of 32 values; words for a byte of each value
+  static constexpr hb_u32 GROUPS = HB_ROWS * 32 / W, TOPS = 8 * GROUPS;  // groups of 32 values; words for one byte each
   HB_FN hb_xpk_codec(hb_u64) {}
 
   // Positions of the parts of a chunk of n values, in words. Before the planes there is space for one byte per value,
   // which holds the exponents until the rest is encoded.
   struct layout {
-    hb_u32 values, words_of_bits;  // that are not in the bitmap as zeros; of a plane
+    hb_u32 values, words_of_bits;  // values not marked as zeros; words of a plane
     hb_u32 low, middle, planes, hot;
     HB_FN layout(hb_u32 n, hb_u32 before)
         : values(n), words_of_bits((n + 31u) / 32u), low(before), middle(before + (W == 32 ? (n + 1u) / 2u : 0u)),

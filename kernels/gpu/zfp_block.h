@@ -30,7 +30,7 @@ HB_FN constexpr hb_zfp_tables hb_make_zfp_tables() {
   }
   return t;
 }
-#define HB_ZFP_ALL_ENC (4u << 10)  // n = 4 as the tables tell it
+#define HB_ZFP_ALL_ENC (4u << 10)  // n = 4 as encoded in the tables
 #define HB_ZFP_ALL_DEC (4u << 8)
 
 template <hb_u32 MB> struct hb_zfp_block {
@@ -69,7 +69,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     if (NW > 1 || pos < MB) {
       if ((state != HB_ZFP_ALL_ENC) & (pos < MB)) {
         seldom_encode(c, w, pos, state, t);
-      } else {  // the planes that are left are raw: 17 <= pos <= 45
+      } else {  // the remaining planes are raw: 17 <= pos <= 45
         hb_u32 q[5] = {};
         if constexpr (RAW > 0) q[1] = planes<1>(c);
         if constexpr (RAW > 1) q[2] = planes<2>(c);
@@ -154,7 +154,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     if (may_end) {
       // If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0
       // here, so the scan continued to the last coefficient, `over` positions too far. That plane is the last one with
-      // a bit, its own highest one, and the following planes have 4 bits each.
+      // a bit, which is its highest bit, and the following planes have 4 bits each.
       const hb_u32 zeros = (hb_u32)__clz((int)q), over = pos - zeros - MB;
       if ((zeros % 4u == 0u) & (over - 1u < 3u)) {
         const hb_u32 top = 0x80000000u >> zeros;

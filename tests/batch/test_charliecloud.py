@@ -52,7 +52,7 @@ def why_not() -> str | None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Image with mount points, the host's links, and the files that ch-run replaces with the host's."""
+    """Image with mount points, the host's links, and the files that ch-run replaces with the host's files."""
     root = tmp_path_factory.mktemp("image")
     for name in ("bin", "lib", "lib64", "sbin"):
         link = Path("/") / name

@@ -1,5 +1,7 @@
-"""Tests of hostile text in each string of study and site. The text is refused in one line, or passed on and not
-executed."""
+"""Tests of hostile text in each string of studies and sites.
+
+The text is refused in one line, or passed on and not executed.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Tests of further attempts: by a job that may be requeued, or by `retry` if the cause can be fixed. None is silent."""
+"""Tests of further attempts: by a job that may be requeued, or by `retry` if the cause can be fixed.
+
+No attempt is silent.
+"""
 
 import os
 import signal

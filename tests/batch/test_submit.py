@@ -212,7 +212,7 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
     ],
 )
 def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any], size: int | None, says: str) -> None:
-    """Without `check`, a note is printed, because the files may be on another machine. With `check`, it is an error."""
+    """Without `check`, a note is printed, because the files may be on another machine. With `check`, submit fails."""
     fake.write_study(data={"source": "file", **data}, layout={}, train={"steps": 20, "global_batch": 64})
     if size is not None:
         (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))

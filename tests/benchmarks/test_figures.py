@@ -1,4 +1,4 @@
-"""Tests that figures in the documentation equal the stored results, and of the script that copies them."""
+"""Tests that figures in the documentation equal stored results, and tests of the script that copies the figures."""
 
 import json
 import re

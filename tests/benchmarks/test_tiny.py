@@ -13,7 +13,7 @@ from hpcbench.codecs.device import cuda
 
 Tiny = Callable[..., Printed]
 TOOLS = {"figures.py", "stored_reports.py"}
-"""They measure nothing."""
+"""Scripts that measure nothing."""
 SCRIPTS = [
     path
     for path in sorted((ROOT / "benchmarks").glob("*.py"))
@@ -103,7 +103,7 @@ def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_codecs(tiny: Tiny) -> None:
-    """Bytes and errors equal zfpy's. Installed and missing peers have one row each."""
+    """Bytes and errors equal those of zfpy. Installed and missing peers have one row each."""
     printed = tiny("codecs.py")
     parts = "\n".join(printed.lines).split("\n\n")
     cells = {row[0]: row[1:] for row in Printed(parts[0].splitlines()).rows()}

@@ -64,7 +64,7 @@ class Foreign:
     library
         Compiled kernels.
     processor
-        Processor of `library`, or None for this machine's.
+        Processor of `library`, or None for this machine's processor.
     """
 
     def __init__(self, library: Path, processor: str | None = None) -> None:

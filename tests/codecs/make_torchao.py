@@ -1,4 +1,4 @@
-"""Writes torchao.json: digests of the codes and scales of torchao, which tests compare with the block floats.
+"""Script that writes torchao.json: digests of torchao's codes and scales, which tests compare with block floats.
 
     pip install torchao==0.18.0 --target DIR --no-deps
     PYTHONPATH=DIR:. python tests/codecs/make_torchao.py

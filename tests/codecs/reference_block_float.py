@@ -35,7 +35,7 @@ def element_of(name: str) -> tuple[str, str]:
 
 
 def exponent(m: Array, *, up: bool) -> Array:
-    """Return the logarithm of base 2, rounded up or down, and -1000 for 0."""
+    """Return the base-2 logarithm, rounded up or down, and -1000 for 0."""
     mantissa, power = np.frexp(m.astype(np.float64))
     return np.where(m > 0, power - np.where(up & (mantissa > 0.5), 0, 1), -1000)
 

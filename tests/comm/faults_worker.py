@@ -1,6 +1,6 @@
 """Worker that plants faults in the execution of steps on real ranks.
 
-Prints whether the results equal the simulation.
+The worker prints whether the results equal the simulation.
 """
 
 import sys

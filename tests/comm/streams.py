@@ -1,4 +1,4 @@
-"""A model of streams and events that checks the order of memory accesses and of collectives, with all work in a thread.
+"""A model of streams and events that checks the order of memory accesses and collectives, all in one thread.
 
 Operations do not run when they are called. They are queued on a stream and run later, in an order constrained only by
 events and by collectives. The checks are deterministic, because they compare vector clocks when an operation is called,

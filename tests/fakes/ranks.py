@@ -73,7 +73,7 @@ def launch(
 
 @dataclass(frozen=True)
 class Names:
-    """Variables with which the fake launcher passes a rank's index and location."""
+    """Variables that contain a rank's index and location, set by the fake launcher."""
 
     rank: Sequence[str]
     size: Sequence[str]
@@ -105,7 +105,7 @@ def become() -> None:
 
 
 def _list_host_options(ranks: Sequence[Rank], store: Store) -> list[str]:
-    """Return options with which MPICH reaches the fake hosts, as with LSF's blaunch."""
+    """Return the options that make MPICH start ranks on the fake hosts, as it does with LSF's blaunch."""
     counts = Counter(rank.host for rank in ranks)
     hosts = ",".join(f"{host}:{count}" for host, count in counts.items())
     return ["-hosts", hosts, "-launcher", "lsf", "-launcher-exec", str(store.directory / "host")]

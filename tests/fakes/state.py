@@ -25,7 +25,7 @@ MARK = "HPCBENCH_FAKE_JOB"
 RANK_MARK = "HPCBENCH_FAKE_HOST"
 """Environment variable of ranks with their simulated host. Signals to the batch script do not reach this host."""
 FIND_FAKES = f"import sys; sys.path[:0] = {[str(path) for path in Path(__file__).resolve().parents[1:3]]!r}"
-"""Statement with which a new interpreter finds this package and hpcbench in the same checkout."""
+"""Statement that makes a new interpreter find this package and hpcbench in the same checkout."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Worker that compares attention over two and four ranks with dense attention in one process.
 
-Prints one JSON line per case.
+The worker prints one JSON line per case.
 """
 
 import json

@@ -95,7 +95,7 @@ def tell(**fields: Any) -> None:
 
 
 def steps() -> None:
-    """Compare rules with steps with rules that always apply."""
+    """Compare rules that apply in some steps with rules that always apply."""
     codec = {"dimension": "DP", "codec": "int8:256"}
     gathers = {"dimension": "ZERO", "codec": "int8:64"}
     run = run_with(Rule(**codec, from_step=2, until_step=3), Rule(**gathers, from_step=3))
@@ -159,7 +159,7 @@ def low_rank() -> None:
 
 
 class OfPyTorch:
-    """PowerSGD of PyTorch for one bucket, with the start of our iteration."""
+    """PyTorch's PowerSGD for one bucket, with the same start as hpcbench's iteration."""
 
     def __init__(self, starts: list[Tensor]) -> None:
         self.state = PowerSGDState(None, RANK, start_powerSGD_iter=2, min_compression_rate=2)
@@ -253,7 +253,7 @@ def low_rank_sums() -> None:
 
 
 def overflow(group: Group) -> None:
-    """Let one replica have an infinite gradient: no replica may get a finite sum."""
+    """Give one replica an infinite gradient. No replica may receive a finite sum."""
     scheme = Scheme(algorithm="two-shot", rules=[Rule(dimension="DP", codec="none", low_rank=RANK)])
     piece = make_bucket_piece()
     reducer = LowRank(Policy(scheme).channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD))

@@ -1,4 +1,4 @@
-"""Worker that trains a small GPT over NCCL on the strict device, and over MPI on the CPU. Prints JSON lines."""
+"""Worker that trains a small GPT over NCCL on the strict device, and over MPI on the CPU, and prints JSON lines."""
 
 import io
 import json

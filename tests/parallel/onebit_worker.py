@@ -205,7 +205,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """Return the relative norm of what a step loses: what is neither in its output nor stored for the next step."""
+    """Return the relative norm of the values that are neither in a step's output nor stored for the next step."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1

@@ -70,7 +70,10 @@ MORE: list[Case] = [
 
 
 MOST = 4
-"""Maximum number of ranks of a case. Two cases then fit at the same time, and every kind of replica is covered."""
+"""Maximum number of ranks of a case.
+
+Two cases can therefore run at the same time on the available ranks, and every kind of replica is covered.
+"""
 
 
 def fits(case: Case) -> bool:

@@ -77,7 +77,7 @@ class RankModel(Model):
 
 
 class HostEvent(StrictEvent):
-    """An event that the host may wait for. The model records where."""
+    """An event that the host may wait for. The model records the location of each wait."""
 
     model: RankModel
 

@@ -1,4 +1,4 @@
-"""Tests of schemes that change gradients: rules with steps, sums of a low rank, and averaged errors."""
+"""Tests of schemes that change gradients: rules with steps, low-rank sums, and averaged errors."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def reports(mpi_results):
 
 
 def test_each_step_has_the_bytes_of_the_rule_that_covers_the_step(reports):
-    """Engine, counters and model agree as integers in every step, and a step's codec is the rule's."""
+    """Engine, counters and model agree as integers in every step, and a step uses the codec of its rule."""
     assert len(reports["steps"]) == 2
     for result in reports["steps"]:
         for step, sent in enumerate(result["scheduled"], start=1):

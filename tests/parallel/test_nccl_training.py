@@ -31,7 +31,10 @@ def test_the_losses_weights_and_counters_are_those_over_mpi(mpi_results: Any, ra
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_the_bytes_are_those_of_the_model(mpi_results: Any, ranks: int) -> None:
-    """All ranks together send what the model predicts. Pieces of a vector differ in size by a block of the codec."""
+    """All ranks together send the predicted number of bytes.
+
+    Pieces of a vector differ in size by a block of the codec.
+    """
     for result in mpi_results(ranks, WORKER, "main"):
         sent, predicted = (sum_channels(rank[name] for rank in result["ranks"]) for name in ("sent", "predicted"))
         assert sent == predicted, result["ranks"][0]["setting"]

@@ -67,11 +67,11 @@ def test_message_bytes_equal_the_closed_form(mpi_results):
 
 
 def test_closed_form_by_hand():
-    """Count the bytes of one layer with h 2, s 3 and one sample in fp32: an all-reduce sends 2 (2-1) 4 = 8 bytes per
-    value.
-    Activations of 6 values cross three region boundaries in each direction. With sequence parallelism, gradients of
-    norms (4h), biases of row layers (2h), the last norm (2h) and positions (3h) are summed.
-    layers (2h), the last norm (2h) and positions (3h) are summed.
+    """Count the bytes of one layer with h 2, s 3 and one sample in fp32.
+
+    An all-reduce sends 2 (2-1) 4 = 8 bytes per value. Activations of 6 values cross three region boundaries in each
+    direction. With sequence parallelism, gradients of norms (4h), biases of row layers (2h), the last norm (2h) and
+    positions (3h) are summed.
     """
     model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)

@@ -343,10 +343,7 @@ def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path)
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_intervals_of_shared_cores_contain_8_of_10_measured_times(learned: bool) -> None:
-    """Return the predicted and measured times of five stored comparisons.
-
-    Input errors would add to the interval width.
-    """
+    """The times come from five stored comparisons. Input errors, which are excluded, would widen the intervals."""
     held = []
     for path in sorted((ROOT / "results" / "reference").glob("predict-measured*.json")):
         stored = json.loads(path.read_text())

@@ -52,7 +52,7 @@ def test_groups_hold_all_buckets_and_leave_the_ends_alone(buckets: int) -> None:
 
 @pytest.mark.parametrize("ratio", [0.2, 0.9, 1.0, 1.1, 5.0])
 def test_groups_cost_next_to_nothing_in_time(ratio: float) -> None:
-    """Return the times of a backward pass with 200 equal buckets, on networks faster and slower than the pass."""
+    """A backward pass with 200 equal buckets is simulated on networks that are faster and slower than the pass."""
 
     def seconds(groups: list[int]) -> float:
         filled = [

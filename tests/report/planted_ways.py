@@ -25,7 +25,7 @@ class Run:
     repeat: int = 1
     scheme: str = "baseline"
     seconds: float = 1.0
-    """Of each step."""
+    """Time of each step in seconds."""
     losses: Sequence[float] = (5.0, 4.0, 3.0, 2.0)
     """Training losses of its steps."""
     valid: Mapping[int, float] = field(default_factory=dict)

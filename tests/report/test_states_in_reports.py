@@ -29,7 +29,7 @@ class Fate:
     keep: int | None = None
     """Remaining lines of its log. An empty list means that the log is missing, and None keeps all lines."""
     tail: str = ""
-    """What follows them."""
+    """Lines that follow the remaining lines."""
     exit: int | None = None
     """Value in its status file, or None without a status file."""
     marker: str | None = None

@@ -426,7 +426,7 @@ def test_each_change_of_loss_has_its_words(tmp_path: Path) -> None:
     shown = {row.scheme: row.loss_shown for row in rows}
     assert shown == {"better": "better", "close": "no worse", "alike": "no worse", "worse": "worse"}
     # All ran equally fast, so losses at equal time are those of the last step. Because no speed differs significantly,
-    # # none of the level remains for them.
+    # none of the level remains for them.
     in_time = {row.scheme: (round(row.loss_in_time.estimate, 4), row.loss_in_time.shown) for row in rows}
     changes = {"better": -0.2, "close": 0.005, "alike": 0.0, "worse": 0.2}
     assert in_time == {scheme: (change, "inconclusive") for scheme, change in changes.items()}

@@ -103,7 +103,7 @@ def test_errors_of_messages_of_experts_are_conserved(mpi_results, place):
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
     """With sequence parallelism, the errors of norms, biases of row layers and positions differ between tensor ranks.
 
-    The momenta of 1-bit Adam are complete, so all ranks have the same errors.
+    The momenta of 1-bit Adam are full sums, not partial sums, so all tensor-parallel ranks have the same errors.
     """
     results = mpi_results(8, WORKER, "residuals", place + "/residuals")
     legs = [result for result in results if result["journey"] == journey and result["fault"] is None]

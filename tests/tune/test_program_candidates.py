@@ -86,7 +86,7 @@ def test_a_diagnosis_predicts_combinations() -> None:
     gains = [("DP", "bf16", 1.25), ("DP", "int8", 1.6), ("DP", "4 bits", 1.8), ("DP", free, 2.0)]
     gains += [("TP", "bf16", 1.1), ("TP", free, 1.2), ("unknown", "bf16", 1.5), ("unknown", free, 1.01)]
     diagnosis = _diagnosis(*gains)
-    # by_dimension() lists the dimensions of rows, and this diagnosis has none; so give it those of its gains.
+    # by_dimension() lists the dimensions of rows. This diagnosis has no rows, so use the dimensions of its gains.
     object.__setattr__(diagnosis, "by_dimension", lambda: dict.fromkeys(("DP", "TP", "unknown"), 0.1))
     plan = _plan(["baseline", "naive-bf16", "naive-int8", "megatron-bf16"], diagnosis)
     both = plan.combinations["dp-int8-256-tp-bf16"]

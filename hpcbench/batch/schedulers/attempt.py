@@ -39,7 +39,7 @@ class CommandOutcome:
 
     @property
     def problem(self) -> str:
-        """Human-readable reason for a failure. Empty on success."""
+        """Human-readable reason for a failure. It is empty on success."""
         if not self.present:
             return f"{self.program} is not on PATH"
         if self.status is None:

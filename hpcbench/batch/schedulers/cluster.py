@@ -14,7 +14,7 @@ class Sighting:
 
     kind: str
     answers: bool | None
-    """Whether the scheduler responds and accepts jobs. None if its client hangs."""
+    """Whether the scheduler responds and accepts jobs, or None if its client hangs."""
     fact: str
     """Human-readable result or failure."""
     client: str | None = None
@@ -56,9 +56,9 @@ class Nodes:
     socket_gpus: tuple[int, ...] | None = None
     gpu_memory_gb: int | None = None
     doubt: str = ""
-    """Human-readable reason why the GPU count needs checking. Empty if the count is certain."""
+    """Human-readable reason why the GPU count needs checking. It is empty if the count is certain."""
     gres: str = ""
-    """GPU request that excludes GPU slices, such as ``gpu:a100:4``. Empty if the node has no slices."""
+    """GPU request that excludes GPU slices, such as ``gpu:a100:4``. It is empty if the node has no slices."""
 
     @property
     def shape(self) -> tuple[int | None, int | None, str | None]:
@@ -95,7 +95,7 @@ class QueueFacts:
     notes: Sequence[str] = ()
     """Other properties, in human-readable form."""
     barred: str = ""
-    """Human-readable reason why this user must not submit to the queue. Empty if no such rule is known."""
+    """Human-readable reason why this user must not submit to the queue. It is empty if no such rule is known."""
 
     def kind(self) -> Nodes | None:
         """Return the most frequent kind of node. Kinds with GPUs take precedence."""

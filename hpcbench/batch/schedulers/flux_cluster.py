@@ -59,7 +59,7 @@ def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
 
 
 def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
-    """Return the nodes keyed by queue, and why the call failed. Nodes shared by several queues are listed for each."""
+    """Return the nodes keyed by queue, and why the call failed. Shared nodes are listed for each queue."""
     answer = ask_scheduler(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
     nodes_by_queue: dict[str, list[Nodes]] = {}
     for line in answer.out.splitlines() if answer.ok else ():

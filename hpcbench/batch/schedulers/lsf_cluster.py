@@ -61,7 +61,7 @@ def read_parameters() -> LsfParameters:
 
 
 def list_bsub_options() -> set[str]:
-    """Return the options in bsub's help text. Empty if the help text does not list options."""
+    """Return the options in bsub's help text. The result is empty if the help text does not list options."""
     answer = ask_scheduler(["bsub", "-h"])  # some LSF variants print the help text and then fail
     listed = set(re.findall(r"(?<![\w-])-[A-Za-z]\w*", f"{answer.out}\n{answer.err}"))
     return listed if listed.issuperset(_ALWAYS) else set()
@@ -213,7 +213,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """Return the maximum, not the default, below a column header. Empty if the maximum is missing."""
+    """Return the maximum, not the default, below a column header, or an empty string if the maximum is missing."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

@@ -59,7 +59,7 @@ def _of_queue(queue: str) -> Iterator[str]:
 
 
 def _status(table: str, queue: str) -> str:
-    """Return the status of a queue in the output of `bqueues`. Empty if the queue is not listed."""
+    """Return the status of a queue in the output of `bqueues`, or an empty string if the queue is not listed."""
     rows = [line.split() for line in table.splitlines()]
     heads = next((row for row in rows if row[:1] == ["QUEUE_NAME"]), [])
     row_of_queue = next((row for row in rows if row[:1] == [queue]), [])

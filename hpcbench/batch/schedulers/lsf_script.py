@@ -38,7 +38,7 @@ class Parameters:
     launcher: str = "mpirun -n {tasks}"
     """Launch command for multiple tasks."""
     signal_delay_min: int = 2
-    """Minutes before the time limit at which the function is signaled to checkpoint (``-wa``, ``-wt``). 0 for never."""
+    """Minutes between the checkpoint signal (``-wa``, ``-wt``) and the time limit, or 0 for no signal."""
     refuses: Sequence[str] = ()
     """Options that this LSF refuses. Without ``-wa`` and ``-wt`` functions are not signaled to checkpoint."""
     array_parallelism: int = 256

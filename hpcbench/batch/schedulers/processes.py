@@ -25,7 +25,7 @@ def here(process: dict[str, Any]) -> bool:
 
 
 def alive(process: dict[str, Any] | None) -> bool:
-    """Return whether this exact process is still running. Zombies are not."""
+    """Return whether this exact process is still running. Zombies do not count as running."""
     if process is None or type(process.get("pid")) is not int or process != identity(process["pid"]):
         return False
     fields = _stat(process["pid"])

@@ -118,8 +118,8 @@ class JobScheduler(ABC):
     def choose(self, statuses: Mapping[str, JobStatus], jobs: int) -> Receipt | None:
         """Choose one of several jobs with the same name and return its receipt, or None if there are no jobs.
 
-        A call without a response may have been sent more than once. Of the accepted jobs, the running job is chosen,
-        else the first pending job, else the first ended job.
+        If a submission got no response, it may have been sent again, so several jobs can have the same name. Of the
+        accepted jobs, the running job is chosen, else the first pending job, else the first ended job.
 
         Parameters
         ----------

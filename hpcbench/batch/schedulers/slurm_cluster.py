@@ -26,7 +26,7 @@ def find_slurm() -> Sighting:
 
 
 def read_config() -> dict[str, str]:
-    """Return Slurm settings, keyed by name. Empty if the controller does not respond."""
+    """Return Slurm settings, keyed by name. The result is empty if the controller does not respond."""
     pairs = (
         line.partition("=") for line in ask_scheduler(["scontrol", "show", "config"]).out.splitlines() if "=" in line
     )
@@ -64,7 +64,7 @@ def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
 
 
 def list_qos() -> dict[str, dict[str, str]]:
-    """Return the limits of each quality of service, keyed by name. Empty without accounting."""
+    """Return the limits of each quality of service, keyed by name. The result is empty without accounting."""
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask_scheduler(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []
@@ -76,7 +76,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a partition node with cores reserved for the system, and the number of these cores, or None."""
+    """Return a node with cores reserved for the system, and their number. Return None if there is no such node."""
     names = ask_scheduler(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return None
@@ -110,7 +110,7 @@ def _nodes(count: str, cpus: str, sockets: str, cores: str, threads: str, memory
 
 
 def _by_socket(gpus: Gpus, sockets: int) -> tuple[int, ...] | None:
-    """Return the number of GPUs on each socket, or None unless every entry names exactly one socket."""
+    """Return the number of GPUs on each socket, or None if any entry does not name exactly one socket."""
     if not gpus.entries or not all(e.sockets.isdigit() and int(e.sockets) < sockets for e in gpus.entries):
         return None
     return tuple(sum(e.number for e in gpus.entries if int(e.sockets) == socket) for socket in range(sockets))

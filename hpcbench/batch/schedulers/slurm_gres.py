@@ -18,7 +18,7 @@ class GresEntry:
     """GPU type in Slurm, possibly empty."""
     number: int
     sockets: str
-    """Sockets to which the GPUs are attached, such as ``0`` or ``0-1``. Empty if Slurm does not report them."""
+    """Sockets to which the GPUs are attached, such as ``0`` or ``0-1``. It is empty if Slurm reports none."""
 
     @property
     def is_slice(self) -> bool:
@@ -49,7 +49,7 @@ class Gpus:
 
     @property
     def doubt(self) -> str:
-        """Human-readable reason why the number needs checking. Empty if the number is certain."""
+        """Human-readable reason why the number needs checking. It is empty if the number is certain."""
         doubts = []
         if len(self._kinds) > 1:
             numbers = [f"{self._number_of(model)} {model or 'without a name'}" for model in self._kinds]
@@ -65,7 +65,7 @@ class Gpus:
 
     @property
     def request(self) -> str:
-        """Request for whole GPUs only. Empty if the node has no slices, or its GPUs have no type names."""
+        """Request for whole GPUs only. It is empty if the node has no slices, or its GPUs have no type names."""
         if not self.slices or "" in self._kinds:
             return ""
         return ",".join(f"gpu:{model}:{self._number_of(model)}" for model in self.models)

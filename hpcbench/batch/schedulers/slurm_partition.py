@@ -31,7 +31,7 @@ def read_partition(
     qos
         Limits, keyed by name of the quality of service.
     associations
-        Associations of the user. Empty if accounting does not respond.
+        Associations of the user. The list is empty if accounting does not respond.
     """
     name = fields["PartitionName"]
     notes = [f"{key}={fields[key]}" for key in _RULES if fields.get(key, "ALL") not in ("ALL", "(null)", "")]
@@ -113,7 +113,7 @@ def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None)
 
 
 def _barred(fields: Mapping[str, str], associations: Sequence[Association]) -> str:
-    """Return why the partition's rules refuse the user's accounts. Empty if they do not."""
+    """Return why the partition's rules refuse the user's accounts, or an empty string if they accept one."""
     name = fields["PartitionName"]
     usable = [association for association in associations if association.partition in ("", name)]
     if associations and not usable:

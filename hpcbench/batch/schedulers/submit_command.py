@@ -38,7 +38,7 @@ class SubmitDialect:
     """Message that the daemon does not respond. The command keeps resending the job, and any copy may be accepted."""
 
     def remedy(self, answer: ProgramResult) -> str:
-        """Return a colon and the remedy for a refusal. Empty if no remedy is known."""
+        """Return a colon and the remedy for a refusal, or an empty string if no remedy is known."""
         errors = "\n".join(answer.errors)
         remedy = next((remedy for pattern, remedy in self.remedies if pattern.search(errors)), "")
         text = remedy if isinstance(remedy, str) else remedy()

@@ -210,7 +210,7 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_job_id(self) -> str | None:
-        """Id of the array. None for a single job, which has index 0."""
+        """Id of the array, or None for a single job, which has index 0."""
         return None if self.array_task_id is None else self.raw_job_id
 
     @property

@@ -53,7 +53,7 @@ class Duration:
         Returns
         -------
         Duration | None
-            None for no limit: ``infinite``, ``UNLIMITED``, ``n/a``.
+            The result is None for a time without a limit: ``infinite``, ``UNLIMITED``, ``n/a``.
 
         Raises
         ------

@@ -75,7 +75,7 @@ def directive(sentinel: str, option: str, value: object = None) -> str:
     sentinel
         ``#BSUB``, ``#SBATCH`` or ``#flux:``.
     option, value
-        Option and value. None for an option without a value.
+        Option and value, or None for an option without a value.
     """
     if value is None:
         return f"{sentinel} {option}"
@@ -153,7 +153,7 @@ _HEADS: dict[str, tuple[str, Callable[[Job, Site, str, str | None], Options]]] =
 
 
 def _gpus(job: Job, site: Site) -> Options:
-    """Return the GPU request option. Empty if the job needs no GPUs or the site needs no request."""
+    """Return the GPU request option. The result is empty if the job needs no GPUs or the site needs no request."""
     how, kind, shape = site.scheduler.gpu_request, site.scheduler.kind, job.shape
     if how == "none" or not shape.gpus_per_rank:
         return []

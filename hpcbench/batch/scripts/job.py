@@ -45,7 +45,10 @@ class Job:
     program: bool = False
     """Whether runs execute a user's program. If so, an hpcbench process starts the launcher and reads its output."""
     outside: str = ""
-    """Python interpreter of that process on the host. If empty, the ranks' interpreter is used."""
+    """Python interpreter on the host for the process that starts the launcher.
+
+    If empty, the ranks' interpreter is used.
+    """
     once_a_node: bool = False
     """Whether the launcher starts one process per node, which then starts the node's ranks."""
     prepared: Collection[str] = ()

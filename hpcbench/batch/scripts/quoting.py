@@ -23,5 +23,5 @@ def quote(value: object) -> str:
 
 
 def quote_words(value: object) -> str:
-    """Quote a value as one word, or a sequence as one word per element. Implements the template filter ``q``."""
+    """Quote a value as one word, or a sequence as one word per element. This function is the template filter ``q``."""
     return " ".join(map(quote, value)) if isinstance(value, (list, tuple)) else quote(value)

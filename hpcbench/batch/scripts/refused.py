@@ -22,8 +22,10 @@ _SPARED: dict[str, dict[str, str]] = {
     },
     "flux": {"--cwd": ""},
 }
-"""Optional scheduler options, and the consequence of omitting each. Empty if the script does the work itself, such as
-changing the directory."""
+"""Optional scheduler options, and the consequence of omitting each.
+
+The consequence is empty if the script does the work itself, such as changing the directory.
+"""
 
 
 def left_out(site: Site) -> set[str]:
@@ -48,7 +50,7 @@ def check_needed(site: Site, options: set[str]) -> None:
     Raises
     ------
     ValueError
-        The site refuses a required option. The message contains the first.
+        The site refuses a required option. The message names the first such option.
     """
     needed = [option for option in site.scheduler.refuses if option in options]
     if needed:

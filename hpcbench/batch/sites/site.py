@@ -215,7 +215,7 @@ class Site(Section):
 
     @property
     def _most_nodes(self) -> tuple[int, str] | None:
-        """Maximum nodes per job in any queue, and its source. None if any queue's maximum is unknown."""
+        """Maximum nodes per job in any queue, and its source, or None if any queue's maximum is unknown."""
         bounds = {
             name: min(
                 (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None

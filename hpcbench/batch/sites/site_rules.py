@@ -48,7 +48,7 @@ def rule(*needs: str) -> Callable[[Rule], Rule]:
 
 
 def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
-    """Return the faults found by all rules. Faults that explain others come first.
+    """Return the faults found by all rules. Faults that explain other faults come first.
 
     Parameters
     ----------

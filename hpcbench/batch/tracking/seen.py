@@ -22,7 +22,7 @@ class Seen:
     since: float
     """Time of the first response with this state, in seconds since 1970."""
     absent: float | None = None
-    """Time of the first response without the job, in seconds since 1970. None if the last response contains the job."""
+    """First response without the job, in seconds since 1970, or None if the last response contains the job."""
     ended: int = 0
     """Number of the attempt whose end was recorded in a status file before this response, or 0."""
 

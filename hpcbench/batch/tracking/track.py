@@ -32,7 +32,7 @@ class Tracked:
     ids: dict[str, str]
     """Scheduler ids of all jobs that are or were listed by the scheduler."""
     silent: str | None = None
-    """Why the scheduler did not respond. None if it responded or was not queried."""
+    """Reason why the scheduler did not respond, or None if it responded or was not queried."""
 
     @property
     def failed(self) -> bool:
@@ -41,7 +41,7 @@ class Tracked:
 
     @property
     def over(self) -> bool:
-        """Whether no job is pending or running. False if the scheduler did not respond."""
+        """Whether no job is pending or running. The result is False if the scheduler did not respond."""
         return self.silent is None and not any(
             status.state.alive for status in (*self.jobs.values(), *self.runs.values())
         )

@@ -42,7 +42,7 @@ _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90
 
 
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
-    """Return the columns of a heading, and the row that follows on the same line (empty if none).
+    """Return the columns of a heading, and the row that follows on the same line, which may be empty.
 
     Return None if the text is not a heading. A heading with ``Size`` must contain at least one known column. Without
     ``Size``, all columns must be known.

@@ -19,11 +19,11 @@ class TableRow:
     wrong: int | None = None
     """Number of wrong elements, or None if the results were not checked."""
     datatype: str = ""
-    """Data type of the elements in the tool's notation. Empty if the tool does not print it."""
+    """Data type of the elements in the tool's notation. It is empty if the tool does not print it."""
     operation: str = ""
-    """Reduction operation, such as ``sum``. Empty if the tool does not print it."""
+    """Reduction operation, such as ``sum``. It is empty if the tool does not print it."""
     root: str = ""
-    """Root of the collective. Empty for collectives without a root."""
+    """Root of the collective. It is empty for collectives without a root."""
 
     @property
     def key(self) -> tuple[int | None, str, str, str]:
@@ -38,7 +38,7 @@ class Microbenchmark:
     path: Path
     tool: Tool
     name: str
-    """Benchmark name that the tool prints. Empty if there is none."""
+    """Benchmark name that the tool prints. It is empty if the tool prints no name."""
     version: str
     line: int
     """Line number of the heading."""

@@ -31,7 +31,7 @@ DEEPSPEED = Dialect(
             form=_ASSIGNED,
             fields=(Field("CurrSamplesPerSec", "samples_per_s", PLAIN), _MEMORY),
         ),
-        # Printed until 2023. The number counts micro-batches, so the step is the one in the line before.
+        # Printed until 2023. The number counts micro-batches, so the step number is taken from the preceding line.
         Line(
             r"(?<![\w./])[0-9]{1,18}/[0-9]{1,18}, (?=SamplesPerSec=)",
             tail=r"MaxMemAllocated=[0-9.]{1,30}GB",

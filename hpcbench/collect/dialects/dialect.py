@@ -30,7 +30,10 @@ class Field:
     since_last: bool = False
     """Whether the printed value counts from the previous line. Records count from the start of the run."""
     running_mean: bool = False
-    """Whether the printed value is the mean over all steps so far. Records contain the mean of their own steps."""
+    """Whether the printed value is the mean over all steps so far.
+
+    Each record contains the mean over only the steps since the previous record.
+    """
     form: str = ""
     """Format of the field, if it differs from other fields in the line."""
 
@@ -117,7 +120,7 @@ class Dialect:
     """Texts that occur in lines of the dialect. Lines without any of these texts are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Whether other frameworks are based on this one, so that their logs contain its lines.
+    """Whether other frameworks are based on this framework, so that their logs contain its lines.
 
     Engines read each other's lines.
     """

@@ -17,9 +17,9 @@ class Text:
     number: int
     """Number of the line, from 1."""
     text: str | None
-    """Text without color codes and line end, or None if the line is too long."""
+    """Text without color codes or line ending, or None if the line is too long."""
     ended: bool
-    """Whether the line has a line end."""
+    """Whether the line has a line ending."""
 
 
 def texts(stream: BinaryIO) -> Iterator[Text]:

@@ -1,7 +1,7 @@
 """Log lines of TRL and of the Hugging Face Trainer: dictionaries without a step number.
 
-If the Trainer uses DeepSpeed, DeepSpeed's lines appear between the dictionaries. The log is attributed to whichever
-prints more lines. DeepSpeed's lines contain step numbers, and the Trainer's lines contain losses.
+If the Trainer uses DeepSpeed, DeepSpeed's lines appear between the dictionaries. The log is attributed to the framework
+that prints more lines. DeepSpeed's lines contain step numbers, and the Trainer's lines contain losses.
 """
 
 import re

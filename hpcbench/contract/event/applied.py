@@ -14,7 +14,7 @@ class AppliedScheme(Event):
     command: tuple[str, ...] | None
     """Command of the rank, with the arguments of the scheme."""
     environment: dict[str, Any] | None
-    """Environment variables that the scheme sets, with the values that the rank has."""
+    """Environment variables that the scheme sets, with their values in the rank."""
     setup: tuple[str, ...] | None
     """Shell lines that were executed before the command."""
     preload: str | None

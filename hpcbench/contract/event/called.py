@@ -21,9 +21,9 @@ class CallGroup(LogObject):
     dtype: str | None
     """PyTorch name of the values' dtype."""
     codec: str | None
-    """Codec. Empty for calls that were not encoded."""
+    """Codec, or an empty text for calls that were not encoded."""
     why: str | None
-    """Why the calls were not encoded. Empty if they were."""
+    """Reason why the calls were not encoded. It is empty if they were encoded."""
     calls: int | None
     call_bytes: int | None
     """Bytes of the tensors in the calls."""

@@ -88,4 +88,4 @@ class End(Event):
     seconds: float | None = None
     """Seconds from the preparation of the first step until the end."""
     reason: str | None = None
-    """Why the run ended in this state. Empty if the state needs no explanation."""
+    """Reason why the run ended in this state. It is empty if the state needs no explanation."""

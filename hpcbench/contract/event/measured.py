@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Tensor-grid axis. Omitted for traffic that uses no grid axis."""
+    """Tensor-grid axis. It is omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages. Omitted if the channel does not fix the format."""
+    """Number format of the messages. It is omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
@@ -46,9 +46,9 @@ class ChannelTraffic(LogObject):
     transfer_s: float | None
     """Duration of the calls in seconds, without codec time."""
     exposed_s: float | None
-    """Seconds in which the caller waited for the calls."""
+    """Seconds that the caller spent waiting for the calls."""
     hidden_s: float | None
-    """Seconds in which the calls moved data while the caller did other work."""
+    """Seconds that the calls spent moving data while the caller did other work."""
     sampled_error: float | None
     """Relative error of the sampled values in the 2-norm, or None if none was sampled."""
 
@@ -125,7 +125,7 @@ class StageTimes(LogObject):
     backward_s: float | None
     """Seconds in the backward pass, including recomputation."""
     bubble_s: float | None
-    """Seconds of waiting for a message of another stage during the passes."""
+    """Seconds spent waiting for a message of another stage during the passes."""
     reduction_s: float | None
     """Seconds from the last backward pass until the gradients are reduced."""
     optimizer_s: float | None
@@ -163,7 +163,7 @@ class StalenessOf(LogObject):
     place: int | None
     """Number of the stage or shard."""
     versions: int | None = None
-    """Largest number of weight versions that the stage held at a time. Omitted for a shard."""
+    """Largest number of weight versions that the stage held at a time. The number is omitted for a shard."""
     counts: dict[str, Any] | None
     """Number of gradients by staleness.
 
@@ -198,7 +198,7 @@ class HostTimes(LogObject):
     over_peers: float | None
     """Time of a rank divided by the median of its stage, averaged over the host's ranks.
 
-    None if no other host has ranks of the same stage.
+    The value is None if no other host has ranks of the same stage.
     """
 
 
@@ -226,13 +226,13 @@ class MemoryUse(Event):
     )
     """Fields for persistent memory, which is kept from step to step, on the device and on the host."""
     host_rank_bytes: int | None
-    """Peak resident memory of the rank with the most."""
+    """Peak resident memory of the rank that uses the most."""
     host_bytes: int | None
     """Peak resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
     """Peak GPU memory allocated by PyTorch, on the rank with the most."""
     device_reserved_bytes: int | None = None
-    """Peak GPU memory reserved by PyTorch on that rank."""
+    """Peak GPU memory reserved by PyTorch on the rank with the most allocated memory."""
     device_buffer_bytes: int | None = None
     """GPU memory for the buffers of collectives."""
     device_parameters_bytes: int | None = None

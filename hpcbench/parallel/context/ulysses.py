@@ -1,4 +1,6 @@
-"""Ulysses attention (arXiv 2309.14509). Ranks exchange positions for heads: each computes some heads at all positions.
+"""Ulysses attention (arXiv 2309.14509).
+
+Ranks exchange positions for heads: each rank computes some heads at all positions.
 
 An all-to-all of queries, keys and values precedes the attention, and an all-to-all of the result follows. The backward
 pass exchanges the gradients in the opposite direction. With overlap, the heads of a rank are exchanged in two halves:

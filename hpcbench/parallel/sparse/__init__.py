@@ -1,1 +1,1 @@
-"""Reduction of embedding gradients by touched rows: detection of rows, selection of the method, and sums."""
+"""Reduction of embedding gradients that are sent as touched rows: row detection, choice of the method, and sums."""

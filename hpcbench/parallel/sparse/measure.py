@@ -47,7 +47,7 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
     Parameters
     ----------
     by_rows, piece
-        Reduction by rows, and the reduced piece, or None on ranks without the table.
+        Reducer that sends rows, and the reduced piece, or None on ranks without the table.
     world
         All ranks.
     exact

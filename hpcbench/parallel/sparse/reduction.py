@@ -1,4 +1,4 @@
-"""Reduction of an embedding gradient by touched rows.
+"""Reduction of an embedding gradient that is sent as touched rows.
 
 At stage 0, each replica sends its rows to all other replicas. With ZeRO, each row is sent only to the owners of its
 values. The replicas first exchange their row counts, so they all select the same method. They send the whole gradient
@@ -25,7 +25,7 @@ from hpcbench.parallel.whole import start_sum
 
 @dataclass
 class Taken:
-    """Statistics about the reductions of one replica."""
+    """Statistics of the reductions of one replica."""
 
     reductions: int = 0
     by_rows: int = 0
@@ -56,7 +56,7 @@ class ByRows:
     Attributes
     ----------
     taken : Taken
-        Statistics about past reductions.
+        Statistics of past reductions.
     switch : float or None
         Measured density up to which rows are faster. If it is None, the numbers of bytes determine the method.
     """
@@ -104,7 +104,7 @@ class ByRows:
         return self.send(piece, gradients, index, divisor, counts)
 
     def goes_by_rows(self, ways: Ways, counts: Counts) -> bool:
-        """Return whether a gradient with these row counts is sent by rows. All replicas return the same result."""
+        """Return whether a gradient with these row counts is sent as rows. All replicas return the same result."""
         if self._always:
             return True
         return ways.shorter_by_rows(counts) if self.switch is None else ways.density(counts) <= self.switch

@@ -43,7 +43,7 @@ class Plans:
     even: tuple[EvenPlan, ...]
     """Best layout for each number of stages, fastest first."""
     two_buffers: EvenPlan | None
-    """The best plan with two versions, or None if none fits."""
+    """The best plan with two versions, or None if no plan fits."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plans as plain data."""

@@ -1,8 +1,8 @@
 """Layers that fit into the memory of some ranks, regardless of their computing time. Pure.
 
-A stage with more ranks does not hold more versions, and a stage with fewer layers does not need more memory. For the
-stages behind a boundary it is therefore sufficient to find the first layer that they can reach: a cut fits if its
-stages reach layer 0.
+Adding ranks to a stage never increases the number of weight versions that it holds, and removing layers never increases
+its memory use. For the stages behind a boundary it is therefore sufficient to find the first layer that they can reach:
+a cut fits if its stages reach layer 0.
 """
 
 import math

@@ -42,9 +42,12 @@ class _Best(NamedTuple):
 
 _NONE = _Best(math.inf, -1, 0)
 _WIDER = 1.3
-"""Factor over the ideal time in the first search. The second search uses its square, and so on."""
+"""Ratio of the time limit to the ideal time in the first search.
+
+The second search uses the square of this ratio, and so on.
+"""
 _SLACK = 1 + 1e-9
-"""Factor over the best time for which a split is still considered, because sums of floats depend on their order."""
+"""Ratio to the best time up to which a split is considered, because sums of floats depend on their order."""
 
 
 class Solver:

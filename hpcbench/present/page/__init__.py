@@ -35,7 +35,7 @@ class Placed:
     id: str
     kind: str
     heading: str
-    """Heading of the block. Empty for sentences without a tone."""
+    """Heading of the block. It is empty for sentences without a tone."""
     drawing: str = ""
 
 

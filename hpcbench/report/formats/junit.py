@@ -1,7 +1,7 @@
 """JUnit XML reports for CI servers, with one test case per run.
 
-A run that violates a threshold is a ``failure``. A run that failed, or without a value for a threshold, is an
-``error``. A run that has not ended is ``skipped``. A threshold with a confidence is a case of its own.
+A run that violates a threshold is a ``failure``. A run that failed or has no value for a threshold is an ``error``. A
+run that has not ended is ``skipped``. A threshold with a confidence is a separate case.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _write_case(suite: ElementTree.Element, cell: Cell, measures: Measures, test
 
 
 def _write_threshold(suite: ElementTree.Element, cell: Cell, test: ThresholdTest) -> None:
-    """Write a case of its own for a threshold on the mean of several runs."""
+    """Write a separate case for a threshold on the mean of several runs."""
     name = f"{test.runs[0].run.scheme}: {test.threshold.quantity}"
     case = _start_case(suite, cell, test.runs[0], name, 0.0)
     _mark_broken(case, [] if test.kept else [test], "")

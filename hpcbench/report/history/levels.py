@@ -84,7 +84,7 @@ def _find_places(values: Sequence[float], tests: int, start: int = 0) -> dict[in
 
 
 def _test(values: Sequence[float], first: int, last: int) -> float:
-    """Return the p-value of the hypothesis that the values from `first` to `last` have the same mean as the others."""
+    """Return the p-value of the hypothesis that values `first` to `last` have the same mean as the other values."""
     inside, others = values[first:last], [*values[:first], *values[last:]]
     difference, freedom = fmean(inside) - fmean(others), len(values) - 2
     squares = math.fsum((value - fmean(side)) ** 2 for side in (inside, others) for value in side)

@@ -26,7 +26,7 @@ def name(scheme: str) -> str:
 
 
 def remark(row: SchemeRow) -> str:
-    """Describe incomplete runs. Empty if all runs completed."""
+    """Describe incomplete runs, or return an empty string if all runs completed."""
     total, states = len(row.runs), [run.run.state for run in row.runs if run.run.state != "completed"]
     if not states:
         return ""

@@ -29,14 +29,14 @@ class _Gain:
 
 
 def find_swept_key(cells: Sequence[Cell]) -> str | None:
-    """Find the numeric key with the most values, or None if no key has several values that are all numbers."""
+    """Find the numeric key with the most values, or return None if no key has several values that are all numbers."""
     values = {key: {cell.values.get(key) for cell in cells} for cell in cells for key in cell.values}
     numeric = {key: len(of) for key, of in values.items() if len(of) > 1 and all(map(_is_number, of))}
     return max(numeric, key=lambda key: numeric[key], default=None)
 
 
 def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one panel per scheme, with one line per combination of other keys, or None if no number is swept."""
+    """Plot one panel per scheme, with one line per combination of other keys, or return None if no number is swept."""
     key = find_swept_key(cells)
     if key is None:
         return None

@@ -116,12 +116,12 @@ _CLOCK = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def plot_loss_over_steps(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one panel per scheme, or None if no run has a loss."""
+    """Plot one panel per scheme, or return None if no run has a loss."""
     return _plot(cell, "steps")
 
 
 def plot_loss_over_time(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one panel per scheme, or None if no run has losses with times."""
+    """Plot one panel per scheme, or return None if no run has losses with times."""
     return _plot(cell, "seconds")
 
 

@@ -1,4 +1,4 @@
-"""Figure of predicted speeds over the bandwidth of a node's network, with the measured speeds at the machine's."""
+"""Figure of predicted speeds over a node's network bandwidth, with measured speeds at the machine's bandwidth."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _FACTORS = tuple(10 ** (k / 10 - 1.5) for k in range(31))
 
 
 def plot_gain_over_bandwidth(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot a curve for each scheme, or None if the bandwidth is assumed, or if no message uses the network."""
+    """Plot a curve for each scheme, or return None if the bandwidth is assumed, or if no message uses the network."""
     bandwidth, times = read_network_times(submission.root) if submission.root else (None, {})
     of_cell = {row.scheme: times.get((format_cell(cell.values), row.scheme)) for row in cell.rows}
     base = of_cell.get(cell.baseline or "")

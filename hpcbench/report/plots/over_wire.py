@@ -59,7 +59,7 @@ def list_coded_channels(cell: Cell) -> list[CodedChannel]:
 
 
 def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one group per channel and one line per codec, or None if no error was sampled."""
+    """Plot one group per channel and one line per codec, or return None if no error was sampled."""
     everything = list_coded_channels(cell)
     if not everything:
         return None

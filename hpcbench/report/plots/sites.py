@@ -13,7 +13,7 @@ from hpcbench.report.tables.sites import index_compared, list_common
 
 
 def plot_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Figure | None:
-    """Plot the gains of schemes that were compared on two or more sites, or None without such a scheme."""
+    """Plot the gains of schemes that were compared on two or more sites, or return None if there is no such scheme."""
     common = list_common(sections)
     if not common:
         return None

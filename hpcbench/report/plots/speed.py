@@ -32,7 +32,7 @@ _WIDE = 8.0
 
 
 def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one line per scheme, or None if no scheme is compared with a baseline."""
+    """Plot one line per scheme, or return None if no scheme is compared with a baseline."""
     compared = [cell for cell in cells if any(row.speed for row in cell.rows)]
     if not compared:
         return None
@@ -104,7 +104,7 @@ def _write_text(axes: "Axes", text: str, x: float, y: int) -> None:
 
 
 def plot_scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one panel per scheme, with the baseline and ideal scaling, or None for fewer than two job sizes."""
+    """Plot one panel per scheme, with baseline and ideal scaling, or return None for fewer than two job sizes."""
     flops = all(run.model_flops_per_rank is not None for cell in cells for run in cell.runs if run.samples_per_s)
     base = next((cell.baseline for cell in cells if cell.baseline is not None), None)
     panels: list[tuple[str, str, dict[str, list[Point]]]] = []

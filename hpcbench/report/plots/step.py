@@ -39,14 +39,14 @@ class Split:
 def average_split(row: SchemeRow) -> Split | None:
     """Average over the completed runs of a scheme, or over all runs if none completed.
 
-    None if no log contains the times.
+    The result is None if no log contains the times.
     """
     splits = [run_split for run_split in map(_split_step, row.counted) if run_split is not None]
     return Split(*(fmean(values) for values in zip(*map(astuple, splits), strict=True))) if splits else None
 
 
 def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one bar per scheme, or None if no log contains traffic."""
+    """Plot one bar per scheme, or return None if no log contains traffic."""
     rows = [(row, row_split) for row in cell.rows if (row_split := average_split(row)) is not None]
     if not rows:
         return None

@@ -104,7 +104,7 @@ class Panel:
 
 
 def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one panel per scheme, or None if no run was traced."""
+    """Plot one panel per scheme, or return None if no run was traced."""
     damaged: list[str] = []
     traced = [panel for row in cell.rows if (panel := _make_panel(row, damaged))]
     panels = traced[:MOST_SCHEMES]

@@ -22,7 +22,7 @@ _NAMES = 120.0
 
 
 def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one line per sync mode and scheme with a reference, or None if no time is known."""
+    """Plot one line per sync mode and scheme with a reference, or return None if no time is known."""
     compared = [arm for arm in list_arms(cells, submission.plan.criteria.loss_margin) if arm.against and arm.pairs]
     if not compared:
         return None
@@ -77,7 +77,7 @@ def _write_name(arm: Arm) -> str:
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one panel per sync mode with stale weights, with bars for each scheme, or None without such a mode."""
+    """Plot one panel per sync mode with stale weights, with bars per scheme, or return None without such a mode."""
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in list_arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:

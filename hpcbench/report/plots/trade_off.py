@@ -29,7 +29,7 @@ _LOOKS: dict[Tone, tuple[str, str, bool]] = {
 
 
 def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
-    """Plot one point per scheme, or None if no scheme has both a comparable speed and a comparable loss."""
+    """Plot one point per scheme, or return None if no scheme has both a comparable speed and a comparable loss."""
     rows = [row for row in cell.rows if row.scheme != cell.baseline and _has_place(row)]
     if not rows:
         return None

@@ -130,13 +130,13 @@ class Quantity:
         "work over time",
         "last step",
     ] = ""
-    """How values are averaged over a run's steps. Empty if not averaged."""
+    """Kind of average over a run's steps. It is empty if values are not averaged."""
     over_runs: Average = MEAN
     """How values are averaged over a scheme's runs."""
     better: Literal["", "higher", "lower"] = ""
-    """Direction of better values. Empty if neither direction is better."""
+    """Direction of better values. It is empty if neither direction is better."""
     table: str = ""
-    """Name of the table that shows the quantity. Empty if no table shows it."""
+    """Name of the table that shows the quantity. It is empty if no table shows it."""
     group: int = 0
     """Column group in the table."""
     exported: Exported | None = None
@@ -156,7 +156,7 @@ class Quantity:
         return self.over_runs.over(runs, self.compute)
 
     def average_or_none(self, runs: Sequence[Measures]) -> float | None:
-        """Compute a scheme's value, or None if it is not a number."""
+        """Compute a scheme's value, or return None if it is not a number."""
         value = self.average(runs)
         return None if value == "unknown" else value
 
@@ -201,8 +201,8 @@ def make_fields(
 ) -> list[Field[Item]]:
     """Make columns for quantities, each with an entry function.
 
-    `value` computes the value of a quantity for an item. By default, each column is a group of its own, and its unit
-    fits the values. `runs` is True if rows represent runs.
+    `value` computes the value of a quantity for an item. By default, each column is a separate group, and its unit fits
+    the values. `runs` is True if rows represent runs.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

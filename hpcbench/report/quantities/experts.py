@@ -78,7 +78,7 @@ _MOST = 16
 
 
 def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of token balance, dropped tokens and all-to-all time, or None if no run has experts."""
+    """Make the table of token balance, dropped tokens and all-to-all time, or return None if no run has experts."""
     if not any(run.extract(read_expert_loads) for run in cell.runs):
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)

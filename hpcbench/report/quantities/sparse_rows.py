@@ -66,7 +66,7 @@ class SparseGradients:
 
 
 def read_sparse_gradients(log: RunLog) -> SparseGradients | None:
-    """Read the row counts of the ``sparse_gradients`` event, or None if they are missing or invalid."""
+    """Read the row counts of the ``sparse_gradients`` event, or return None if they are missing or invalid."""
     event = log.read_event(events.RowTraffic)
     counts = event.switch_density, event.density, event.reductions, event.by_rows, event.saved_bytes
     first, last = event.from_step, event.to_step
@@ -80,7 +80,7 @@ def read_sparse_gradients(log: RunLog) -> SparseGradients | None:
 
 
 def tabulate_sparse_rows(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table of density, switch point and saved bytes, or None if no run can send rows."""
+    """Make the table of density, switch point and saved bytes, or return None if no run can send rows."""
     if not any(run.extract(read_sparse_gradients) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [make_scheme_column(), *make_columns(SPARSE_ROWS, cell.rows)]

@@ -84,7 +84,7 @@ class Ages:
 def count_ages(log: RunLog) -> Ages | None:
     """Return the number of gradients of all stages or shards by staleness, from the ``staleness`` event.
 
-    None if the event is missing or invalid.
+    The result is None if the event is missing or invalid.
     """
     totals: Counter[int] = Counter()
     for place in log.read_event(events.Staleness).places or ():
@@ -96,13 +96,13 @@ def count_ages(log: RunLog) -> Ages | None:
 
 
 def _sort_counts(counts: Mapping[int, int]) -> Ages | None:
-    """Sort counts by staleness, or None if there are no gradients or too many."""
+    """Sort counts by staleness, or return None if there are no gradients or too many."""
     positive = {age: counts[age] for age in sorted(counts) if counts[age]}
     return Ages(positive) if 0 < sum(positive.values()) < _LARGEST else None
 
 
 def add_ages(runs: Iterable[Measures]) -> Ages | None:
-    """Sum the gradients by staleness over several runs, or None if no run counts gradients."""
+    """Sum the gradients by staleness over several runs, or return None if no run counts gradients."""
     counts: Counter[int] = Counter()
     for run in runs:
         counts_of_run = run.extract(count_ages)

@@ -75,5 +75,5 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def choose_group(block: Table | Figure) -> str:
-    """Return the details group of a table or figure. Empty if it is always visible."""
+    """Return the details group of a table or figure, or an empty string if it is always visible."""
     return next((title for title, names in GROUPS.items() if block.name in names), "")

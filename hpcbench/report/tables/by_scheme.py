@@ -159,7 +159,7 @@ class _Axis:
 
 
 def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with one row per scheme and axis, or None if no run has a tensor grid."""
+    """Make the table with one row per scheme and axis, or return None if no run has a tensor grid."""
     lines = [line for row in cell.rows for line in _sum_axes(row)]
     if not lines:
         return None

@@ -30,7 +30,7 @@ class _Line:
 
 
 def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
-    """Make the table with one row per scheme, or None if no prediction is based on measurements or data sheets."""
+    """Make the table with a row per scheme, or return None if no prediction is based on measurements or data sheets."""
     lines = _list_lines(submission, cell)
     if not any(line.predicted for line in lines):
         return None
@@ -84,7 +84,7 @@ def tabulate_prediction_error(submission: Submission, cells: list[Cell]) -> Tabl
 
 
 def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of prediction errors of several submissions, or None without predictions."""
+    """Make the table of prediction errors of several submissions, or return None if there are no predictions."""
     by_scheme: dict[str, list[tuple[float, str]]] = {}
     for submission, cells in sections:
         for cell in cells:
@@ -120,7 +120,7 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell. Empty if all predictions are assumed.
+    """List the lines of a cell. The list is empty if all predictions are assumed.
 
     Measurements cannot refute assumed predictions.
     """

@@ -21,7 +21,7 @@ _NOTE = (
 
 
 def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table | None:
-    """Make the table of gains, with one column per submission, or None if no scheme was compared on two sites."""
+    """Make the table of gains, with a column per submission, or return None if no scheme was compared on two sites."""
     common = list_common(sections)
     if not common:
         return None
@@ -40,7 +40,7 @@ def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table |
 
 
 def list_common(sections: Sequence[tuple[Submission, list[Cell]]]) -> list[tuple[str, str]]:
-    """Return the cell and name of schemes compared in several submissions. Empty for a single site."""
+    """Return the cell and name of schemes compared in several submissions. The list is empty for a single site."""
     if len({submission.plan.site for submission, _ in sections}) == 1:
         return []
     counts = Counter(key for _, cells in sections for key in index_compared(cells))

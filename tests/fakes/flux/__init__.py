@@ -56,7 +56,7 @@ class Flux:
 
 
 def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """Return the signals with which Flux ends a job."""
+    """Return the signals that Flux sends to end a job."""
     return [(at, int(signal.SIGTERM), why), (at + config.terminate_interval, int(signal.SIGKILL), why)]
 
 

@@ -110,7 +110,7 @@ class LSF:
 
 
 def list_end_signals(at: float, config: Config, why: str) -> list[tuple[float, int, str]]:
-    """Return the signals with which LSF ends a job, in order."""
+    """Return the signals that LSF sends to end a job, in order."""
     steps = enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
     return [(at + k * config.terminate_interval, int(number), why) for k, number in steps]
 

@@ -1,4 +1,4 @@
-"""The fake blaunch, with which MPI libraries start processes on the hosts of a job.
+"""The fake blaunch, which MPI libraries call to start processes on the hosts of a job.
 
 Sources: IBM Spectrum LSF 10.1, Command Reference, blaunch.
 """

@@ -30,7 +30,7 @@ class Counter(Protocol):
     """Approximate refresh period of the counter in seconds."""
 
     def read(self) -> float:
-        """Return the current value in joules. Raises NoCounterError."""
+        """Return the current value in joules, or raise NoCounterError."""
 
 
 @dataclass

@@ -33,7 +33,8 @@ _FRAME = 1518
 def _compare(run: Measures) -> float | None:
     """Divide the counted bytes by the bytes of hpcbench's own accounting. Return None if the latter are unknown.
 
-    For a program, the accounting covers the whole run. All accounted bytes leave the node only with one rank per node.
+    For a program, the accounting covers the whole run. All accounted bytes leave the node only if each node has one
+    rank.
     """
     counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:

@@ -2,7 +2,7 @@
 
 The selection is the same in every layout, because all compared numbers are exact. Magnitudes are compared as integers
 with the same bit patterns. Ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers.
-Among weights of equal magnitude, the weights with the lowest indices in the whole tensor are kept.
+Among weights with the same magnitude, the weights with the lowest indices in the whole tensor are kept.
 """
 
 import math
