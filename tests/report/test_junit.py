@@ -168,6 +168,7 @@ def test_a_threshold_with_a_confidence_has_three_states(
 
 def test_the_bounds_of_a_mean_are_those_of_scipy(tmp_path: Path) -> None:
     from scipy import stats
+
     values = [20.0, 21.5, 18.5, 20.4]
     root = submission(tmp_path, [], spread({"baseline": values}))
     (_, cells) = read([root]).sections[0]
