@@ -27,6 +27,7 @@ class FusedAdamW:
     """PyTorch's fused AdamW on a piece of the engine, called for each parameter as PyTorch users do."""
 
     def __init__(self, piece: Piece, run: Run) -> None:
+        self.updates = 0
         train = run.train
         groups: dict[float, list[torch.nn.Parameter]] = {train.weight_decay: [], 0.0: []}
         for slot, part, _ in piece.parts():
@@ -47,6 +48,7 @@ class FusedAdamW:
         if factor != 1.0:
             gradient.mul_(factor)
         self._optimizer.step()
+        self.updates += 1
 
 
 class Engine:
