@@ -177,12 +177,12 @@ def parse(name: str) -> CodecSpec:
         text = ours.default if name == family else parameter
         written = None if text is None else ours.parameter(text)
         if written is None:
-            raise ValueError(f"codec {name!r} is not known: {ours.forms}")
+            raise ValueError(f"codec {name[:40]!r} is not known: {ours.forms}")
         short = written == "" or (ours.bare and written == ours.default)
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):
         return CodecSpec(family, parameter, name, lossless=None, on_gpu=False)
-    raise ValueError(f"unknown codec {name!r}: use one of {FORMS}")
+    raise ValueError(f"unknown codec {str(name)[:40]!r}: use one of {FORMS}")
 
 
 def _parse_rotated(name: str) -> CodecSpec:
@@ -190,7 +190,7 @@ def _parse_rotated(name: str) -> CodecSpec:
     kind = stage.rstrip("0123456789")
     size = stage.removeprefix(kind)
     if not size or int(size) not in ROTATIONS or split(codec)[0] not in ROTATED:
-        raise ValueError(f"unknown codec {name!r}: use {_ROTATION} and CODEC one of {', '.join(ROTATED)}")
+        raise ValueError(f"unknown codec {name[:40]!r}: use {_ROTATION} and CODEC one of {', '.join(ROTATED)}")
     inner = parse(codec)
     return replace(inner, name=f"{kind}{int(size)}+{inner.name}", rotation=int(size), signs=kind == "rotate")
 
