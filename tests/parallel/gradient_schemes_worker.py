@@ -276,10 +276,11 @@ AVERAGE = 0.8
 def averaged() -> None:
     """Print the residuals of training with plain feedback, with averaged errors, and with a reset."""
     feedback: dict[str, Any] = {"dimension": "DP", "codec": "int4:32", "feedback": True}
-    for zero in (0, 1):
+    for zero in (0, 1, 2, 3):
         sizes = []
         for more in ({}, {"feedback_average": AVERAGE}, {"feedback_average": AVERAGE, "feedback_reset": 2}):
-            trainer = make_trainer(run_with(Rule(**feedback, **more), zero=zero))
+            # Stages 2 and 3 reduce the gradients of each micro-batch, so one micro-batch is one message per step.
+            trainer = make_trainer(run_with(Rule(**feedback, **more), zero=zero, micro_batch=2))
             sizes.append([])
             for step in range(3):
                 trainer.step(step)
