@@ -111,11 +111,6 @@ def get_itemsize(train: Train) -> int:
     return 8 if train.precision == "fp64" else 4
 
 
-def list_buckets(model: Model, train: Train, layout: Layout, rank: int) -> list[PredictedBucket]:
-    """List the buckets of a rank in all parts of the model that it holds."""
-    return [laid.kinds[k][0] for laid in lay_out_buckets(model, train, layout, rank).values() for k in laid.order]
-
-
 def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
     """Return the buckets of a rank, keyed by part number."""
     stage, _, index = layout.coordinates(rank)

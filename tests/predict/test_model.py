@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from published_zero import count_published_bytes
 from small_runs import RUN
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
-from hpcbench.predict import volume, zero
+from hpcbench.predict import volume
 from hpcbench.predict.activations import count_layer_bytes
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import find_break_even
@@ -128,7 +129,7 @@ def test_break_even_is_where_both_lines_cross() -> None:
 
 def test_memory_of_gpt_3_is_as_published() -> None:
     """With 16 bytes per parameter, 2.8 TB are divided over 1,024 GPUs by ZeRO-3."""
-    assert float(zero.count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
+    assert float(count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
     model = Model(
         name="gpt-3",
         layers=96,
