@@ -165,36 +165,23 @@ class ComputeCosts:
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
         s, d, cp, context = train.seq_len, model.head_dim, self._layout.cp, self._layout.context
-        if cp > 1 and context == "rsa":  # Only the causal half of full score rows is computed.
-            there, back = (
-                time_unfused_product(
-                    *(self._machine.products, self._device),
-                    batch_heads=heads,
-                    m=s // cp,
-                    n=n,
-                    k=k,
-                    precision=train.precision,
-                )
-                for n, k in ((s // 2, d), (d, s // 2))
-            )
-            rows = heads * s * s // cp
-            forward = Seconds(attention=there + back, memory=self._time_memory(3 * rows))
-            return forward, Seconds(attention=2 * (there + back), memory=self._time_memory(4 * rows)), forward
-        if program.fused_attention:
+        rsa = cp > 1 and context == "rsa"
+        if program.fused_attention and not rsa:
             flops = 2.0 * heads * s * s * d / cp  # causal: half of two products of 2 s s d
             long = s if context == "ulysses" else s // cp
             once = time_fused_attention(
                 self._device, kernel=program.attention, seq_len=long, head_dim=d, flops=flops, precision=train.precision
             )
             return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
+        # Ring self-attention computes only the causal half of its full score rows.
+        rows, columns, square = (s // cp, s // 2, heads * s * s // cp) if rsa else (s, s, heads * s * s)
         scores, sums = (
             time_unfused_product(
-                self._machine.products, self._device, batch_heads=heads, m=s, n=n, k=k, precision=train.precision
+                self._machine.products, self._device, batch_heads=heads, m=rows, n=n, k=k, precision=train.precision
             )
-            for n, k in ((s, d), (d, s))
+            for n, k in ((columns, d), (d, columns))
         )
-        square = heads * s * s
-        drop = 5 * square if program.dropout else 0
+        drop = 5 * square if program.dropout and not rsa else 0
         forward = Seconds(attention=scores + sums, memory=self._time_memory(3 * square, drop))
         backward = Seconds(attention=2 * (scores + sums), memory=self._time_memory(4 * square, drop))
         return forward, backward, forward
