@@ -114,9 +114,9 @@ def get_itemsize(train: Train) -> int:
 def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
     """Return the buckets of a rank, keyed by part number."""
     stage, _, index = layout.coordinates(rank)
-    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
-    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, mesh, list_roles(model, train))
+    mesh = layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index
+    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, *mesh, list_roles(model, train))
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
@@ -136,29 +136,19 @@ class _Part(NamedTuple):
     """Whether the embedding gradient may be sent as touched rows only."""
 
 
-class _Mesh(NamedTuple):
-    """The tensor grid, the number of replicas, and the index of a rank in the grid."""
+class _Rules(NamedTuple):
+    """Settings that determine how parameters are assigned to buckets, and the index of a rank in the tensor grid."""
 
+    itemsize: int
+    bucket_mb: float
+    spread: bool
+    """Whether gradients of parameters replicated over tensor-parallel ranks must be summed over these ranks."""
     mode: Mode
     tp: int
     depth: int
     replicas: int
     ep: int
     place: int
-
-    @property
-    def grid(self) -> Grid:
-        return make_grid(self.mode, self.tp, self.depth)
-
-
-class _Rules(NamedTuple):
-    """Settings that determine how parameters are assigned to buckets."""
-
-    itemsize: int
-    bucket_mb: float
-    spread: bool
-    """Whether gradients of parameters replicated over tensor-parallel ranks must be summed over these ranks."""
-    mesh: _Mesh
     roles: tuple[str, ...] = ()
     """Roles of the parameters that can be pruned."""
 
@@ -174,7 +164,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 @lru_cache(maxsize=4096)
 def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     """Compute the buckets of a part. Results are cached, because many stages and runs have equal parts."""
-    grid, place = rules.mesh.grid, rules.mesh.place
+    grid, place = make_grid(rules.mode, rules.tp, rules.depth), rules.place
 
     @cache
     def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], alone: bool, ep: int) -> Item:
@@ -195,7 +185,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         filled = ends[-1]
         runs = zip(inside, [0, *ends], ends, strict=False)
         return PredictedBucket(
-            length=padded(filled, rules.mesh.replicas // inside[0].ep),
+            length=padded(filled, rules.replicas // inside[0].ep),
             filled=filled,
             summands=grid.list_sharing_axes(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
@@ -206,7 +196,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
             shapes=shapes,
         )
 
-    reversed_parameters = [*_parameters(part, grid, rules.mesh.ep)][::-1]
+    reversed_parameters = [*_parameters(part, grid, rules.ep)][::-1]
     items = (
         item(item_bucket.shape, item_bucket.cuts, item_bucket.tied or item_bucket.by_rows, item_bucket.ep)
         for item_bucket in reversed_parameters
