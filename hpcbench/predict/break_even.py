@@ -8,8 +8,7 @@ bytes never wins otherwise.
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from hpcbench.predict.step import StepTime
 
@@ -27,14 +26,8 @@ class BreakEven:
     """Baseline time divided by scheme time, minus 1, at the machine's bandwidth. None if the bandwidth is assumed."""
     surely: bool
     """Whether the interval for the gain excludes 0."""
-    sentence: str
+    words: str
     """The result in words."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain data."""
-        fields = asdict(self)
-        sentence = fields.pop("sentence")
-        return {**fields, "words": sentence}
 
 
 def leave_undecided(links: str) -> BreakEven:

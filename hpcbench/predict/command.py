@@ -1,6 +1,7 @@
 """Implementation of ``hpcbench predict``: predictions for a study on a site."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,6 @@ def _measured_machine(
 def make_document(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
     """Return all predictions and their inputs as plain data."""
     runs = [prediction.to_json(machine.device.peak(prediction.workload.train.precision)) for prediction in predictions]
-    plans = [plan.to_json() for plan in about["plans"]]
+    plans = [asdict(plan) for plan in about["plans"]]
     others = {key: value for key, value in about.items() if key != "plans"}
     return {**others, **({"partition": plans} if plans else {}), "predictions": runs}

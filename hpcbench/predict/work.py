@@ -134,12 +134,6 @@ class ComputeCosts:
             self._time_product(out, into, tokens, "wgrad"),
         )
 
-    def _round_products(self, seconds: tuple[float, float, float]) -> tuple[float, float, float]:
-        """Return the times in seconds of a layer's products in the program's number format."""
-        faster = constants.FP8_SPEED if self._program.fp8 else 1.0
-        there, back, weight = seconds
-        return there / faster, back / faster, weight / faster
-
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
         """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
@@ -193,7 +187,8 @@ class ComputeCosts:
         h, tokens, norms = model.hidden, self._tokens, self._stream
         entry = self._count_entry(model.middle)
         shapes = (("column", model.qkv_width, h), ("row", h, h), ("column", entry, h), ("row", h, model.middle))
-        linear = [self._round_products(self._time_layer(*shape)) for shape in shapes]
+        faster = constants.FP8_SPEED if program.fp8 else 1.0
+        linear = [[seconds / faster for seconds in self._time_layer(*shape)] for shape in shapes]
         cast, cast_back = self._count_cast_bytes(shapes)
         there, back, again = self._time_core()
         wide = [12 * out * into // t for _, out, into in shapes]  # fp32 gradients: read, add, write
