@@ -18,7 +18,7 @@ from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import PredictedBucket, get_itemsize, lay_out_buckets
 from hpcbench.predict.call import WIDTHS, PredictedCall, RepeatedCall
-from hpcbench.predict.experts import ExpertCalls
+from hpcbench.predict.experts import list_expert_calls
 
 
 class StepCalls:
@@ -58,7 +58,6 @@ class StepCalls:
         self._updates, self._low_rank = updates, low_rank
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
-        self._rank = rank
         self.parts = range(self.stage, layout.parts, layout.pp)
         self._cut = layout.layers_of(model.layers)
         self.laid = lay_out_buckets(model, train, layout, rank)
@@ -73,7 +72,6 @@ class StepCalls:
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = get_itemsize(train)
         self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
-        self._experts = ExpertCalls(model, train, layout)
         self._again = train.recompute not in ("none", "selective")
         self._frozen = train.freeze_step is not None and updates >= train.freeze_step
         self._node_ranks = node_ranks if train.node_copy else None
@@ -184,7 +182,8 @@ class StepCalls:
 
     def _to_experts(self, phase: str, number: int) -> list[RepeatedCall]:
         """List the calls of experts in one pass of a micro-batch."""
-        return list(self._experts.list_pass(phase, len(self._expert_layers(number))))
+        layers = len(self._expert_layers(number))
+        return list(list_expert_calls(self._model, self._train, self._layout, phase, layers))
 
     def _crossings(self, phase: str, summed: int, gathered: int) -> list[RepeatedCall]:
         """List the sums over the tensor-parallel group, and the all-gathers of sequence parallelism."""

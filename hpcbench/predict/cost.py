@@ -44,15 +44,10 @@ class Cost(Additive):
 
 def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
     """Return the sum of costs, each multiplied by its number of repetitions."""
-    encode = decode = inside = network = wire = left = 0.0
+    total = Cost()
     for cost, times in costs:
-        encode += times * cost.encode
-        decode += times * cost.decode
-        inside += times * cost.inside
-        network += times * cost.network
-        wire += times * cost.wire_bytes
-        left += times * cost.network_bytes
-    return Cost(encode, decode, inside, network, wire, left)
+        total += cost * times
+    return total
 
 
 @dataclass(frozen=True)

@@ -21,43 +21,34 @@ def count_rows(experts: Experts, train: Train, cp: int) -> int:
     return experts.count * train.micro_batch * experts.places(train.seq_len)
 
 
-class ExpertCalls:
-    """Communication calls of expert layers: row exchanges with the experts, and tensor-parallel sums in each expert.
+def list_expert_calls(model: Model, train: Train, layout: Layout, phase: str, layers: int) -> Iterator[RepeatedCall]:
+    """List the calls of `layers` expert layers in one pass of a micro-batch.
+
+    The calls are row exchanges with the experts, and tensor-parallel sums in each expert.
 
     Parameters
     ----------
     model, train, layout
         The run's model, settings and layout.
+    phase
+        ``FORWARD`` or ``BACKWARD``.
+    layers
+        Number of layers with experts.
     """
-
-    def __init__(self, model: Model, train: Train, layout: Layout) -> None:
-        self._experts, self._hidden, self._train = model.experts, model.hidden, train
-        self._ep, self._tp, self._cp = layout.ep, layout.tp, layout.cp
-        self._width = WIDTHS[train.message_formats["activations"]]
-
-    def list_pass(self, phase: str, layers: int) -> Iterator[RepeatedCall]:
-        """List the calls of `layers` expert layers in one pass of a micro-batch.
-
-        Parameters
-        ----------
-        phase
-            ``FORWARD`` or ``BACKWARD``.
-        layers
-            Number of layers with experts.
-        """
-        experts, kind = self._experts, "ACT" if phase == "FORWARD" else "GRAD"
-        if experts is None or not layers:
-            return
-        if phase == "FORWARD" and self._cp > 1:
-            counts = self._train.micro_batch * experts.count
-            yield PredictedCall(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
-        if experts.drop == "none" and phase == "FORWARD" and self._ep > 1:
-            yield PredictedCall(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
-        elements = count_rows(experts, self._train, self._cp) * self._hidden
-        if self._ep > 1:
-            yield PredictedCall(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
-        if self._tp > 1:
-            yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
+    experts, kind = model.experts, "ACT" if phase == "FORWARD" else "GRAD"
+    if experts is None or not layers:
+        return
+    if phase == "FORWARD" and layout.cp > 1:
+        counts = train.micro_batch * experts.count
+        yield PredictedCall(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
+    if experts.drop == "none" and phase == "FORWARD" and layout.ep > 1:
+        yield PredictedCall(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
+    width = WIDTHS[train.message_formats["activations"]]
+    elements = count_rows(experts, train, layout.cp) * model.hidden
+    if layout.ep > 1:
+        yield PredictedCall(("EP", phase, kind), "all-to-all", elements, width, "ep"), 2 * layers
+    if layout.tp > 1:
+        yield PredictedCall(("TP", phase, kind), "all-reduce", elements, width, "tp"), layers
 
 
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
