@@ -18,65 +18,43 @@ from hpcbench.parallel.fusion import Item, fuse, padded
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of one part of the model.
-
-    Attributes
-    ----------
-    shape
-        Shape in the whole model.
-    cuts
-        Axes of the tensor grid along which each dim is sharded.
-    units
-        Indices of the units that use the parameter. The units are the embedding, the blocks, the norm and the head.
-    tied
-        Whether the parameter is one of the two copies of a tied weight.
-    ep
-        Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters.
-    by_rows
-        Whether the gradient may be sent as touched rows only.
-    role
-        Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned; else empty.
-    """
+    """A parameter of one part of the model."""
 
     shape: tuple[int, ...]
+    """Shape in the whole model."""
     cuts: tuple[Axes, ...]
+    """Axes of the tensor grid along which each dim is sharded."""
     units: tuple[int, ...]
+    """Indices of the units that use the parameter. The units are the embedding, the blocks, the norm and the head."""
     tied: bool = False
+    """Whether the parameter is one of the two copies of a tied weight."""
     ep: int = 1
+    """Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters."""
     by_rows: bool = False
+    """Whether the gradient may be sent as touched rows only."""
     role: str = ""
+    """Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned; else empty."""
 
 
 @dataclass(frozen=True)
 class PredictedBucket:
-    """A bucket of parameters on one rank.
-
-    Attributes
-    ----------
-    length
-        Number of elements, padding included.
-    filled
-        Number of elements without padding.
-    summands
-        Axes of the tensor grid along which the gradients must be summed.
-    tied
-        Whether the bucket holds one of the two copies of a tied weight.
-    gathers
-        Number of ZeRO-3 gathers of the bucket in the forward pass of a micro-batch, one for each run of adjacent units
-        that use the bucket.
-    ep
-        Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts.
-    width
-        Values per row if the gradient may be sent as touched rows only; else 0.
-    """
+    """A bucket of parameters on one rank."""
 
     length: int
+    """Number of elements, padding included."""
     filled: int
+    """Number of elements without padding."""
     summands: Axes
+    """Axes of the tensor grid along which the gradients must be summed."""
     tied: bool
+    """Whether the bucket holds one of the two copies of a tied weight."""
     gathers: int
+    """Number of ZeRO-3 gathers of the bucket in the forward pass of a micro-batch, one for each run of adjacent units
+    that use the bucket."""
     ep: int = 1
+    """Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts."""
     width: int = 0
+    """Values per row if the gradient may be sent as touched rows only; else 0."""
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
@@ -88,22 +66,15 @@ class PredictedBucket:
 
 
 class BucketLayout(NamedTuple):
-    """Buckets of one part of the model, with identical buckets stored once.
-
-    Attributes
-    ----------
-    kinds
-        Distinct buckets with their numbers of copies.
-    order
-        Indices in `kinds`, in the order in which the backward pass fills the buckets.
-    together
-        Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
-        weights are being gathered, and to the next unit, whose gradients are being summed.
-    """
+    """Buckets of one part of the model, with identical buckets stored once."""
 
     kinds: tuple[tuple[PredictedBucket, int], ...]
+    """Distinct buckets with their numbers of copies."""
     order: tuple[int, ...]
+    """Indices in `kinds`, in the order in which the backward pass fills the buckets."""
     together: int
+    """Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
+    weights are being gathered, and to the next unit, whose gradients are being summed."""
 
 
 def get_itemsize(train: Train) -> int:

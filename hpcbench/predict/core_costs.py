@@ -22,15 +22,10 @@ Grouping = tuple[int, bool]
 
 @dataclass(frozen=True)
 class CoreCosts:
-    """Core seconds of a call on each participating rank.
-
-    Attributes
-    ----------
-    calls
-        Curves, keyed by operation (a collective or ``send``) and by measured group (pairs, or all ranks).
-    """
+    """Core seconds of a call on each participating rank."""
 
     calls: Mapping[str, Mapping[Grouping, Curve]]
+    """Curves, keyed by operation (a collective or ``send``) and by measured group (pairs, or all ranks)."""
     call_s: float = constants.PLAN_CALL_S
     """Seconds for starting and ending a plan's call in Python, in addition to its messages."""
     part_s: float = constants.PLAN_MESSAGE_S

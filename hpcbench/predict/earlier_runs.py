@@ -56,29 +56,20 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Factors and codec speeds derived from earlier runs.
-
-    Attributes
-    ----------
-    runs
-        Number of runs.
-    work
-        Factor for computation, or for all work of shared cores; 1 without information.
-    waiting
-        Factor for the time that a baseline waits for messages.
-    codecs
-        Speed of each codec.
-    before, after
-        Relative errors of the predicted step times of these runs, with the tables alone and after calibration with the
-        *other* runs.
-    """
+    """Factors and codec speeds derived from earlier runs."""
 
     runs: int = 0
+    """Number of runs."""
     work: float = 1.0
+    """Factor for computation, or for all work of shared cores; 1 without information."""
     waiting: float = 1.0
+    """Factor for the time that a baseline waits for messages."""
     codecs: dict[str, CodecSpeed] = field(default_factory=dict)
+    """Speed of each codec."""
     before: tuple[float, ...] = ()
+    """Relative errors of the predicted step times of these runs, with the tables alone."""
     after: tuple[float, ...] = ()
+    """Relative errors of these step times after calibration with the *other* runs."""
 
     def apply(self, uncalibrated: MachineAndCodecs) -> MachineAndCodecs:
         """Return the calibrated machine and codecs. Codec speeds from `bench network` take precedence."""

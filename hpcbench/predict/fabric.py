@@ -32,21 +32,14 @@ _LOOKED_UP = {
 
 @dataclass(frozen=True)
 class GroupPlacement:
-    """Placement of a group's ranks.
-
-    Attributes
-    ----------
-    nodes
-        Number of nodes with ranks of the group.
-    per_node
-        Number of the group's ranks on each of these nodes.
-    concurrent
-        Number of groups of the same kind that send concurrently on each of these nodes.
-    """
+    """Placement of a group's ranks."""
 
     nodes: int
+    """Number of nodes with ranks of the group."""
     per_node: int
+    """Number of the group's ranks on each of these nodes."""
     concurrent: int = 1
+    """Number of groups of the same kind that send concurrently on each of these nodes."""
 
     @property
     def ranks(self) -> int:
@@ -56,22 +49,15 @@ class GroupPlacement:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The links of a machine.
-
-    Attributes
-    ----------
-    family
-        Family of devices, for the curves within a node; ``cpu`` for links through memory.
-    within_bytes_per_s
-        Bandwidth of one rank within a node in bytes per second, for families without a curve.
-    node_bytes_per_s
-        Nominal one-way network bandwidth of a node in bytes per second.
-    """
+    """The links of a machine."""
 
     family: str
+    """Family of devices, for the curves within a node; ``cpu`` for links through memory."""
     within_bytes_per_s: float
+    """Bandwidth of one rank within a node in bytes per second, for families without a curve."""
     within_latency_s: float
     node_bytes_per_s: float
+    """Nominal one-way network bandwidth of a node in bytes per second."""
     node_latency_s: float
     share: float
     """Achieved fraction of the nominal bandwidth."""

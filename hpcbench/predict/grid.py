@@ -55,22 +55,15 @@ def count_held(grid: Grid, cuts: Cuts, layer: GridProduct) -> int:
 
 
 class MatrixMove(NamedTuple):
-    """Transfer of a matrix between the ranks along an axis.
-
-    Attributes
-    ----------
-    traffic
-        Channel of the messages.
-    operation
-        ``broadcast`` and ``reduce`` transfer the ranks' pieces one after another; ``all-gather`` and ``reduce-scatter``
-        transfer all pieces at once.
-    held
-        Number of matrix elements on each of q ranks. A rank sends q - 1 times this number.
-    """
+    """Transfer of a matrix between the ranks along an axis."""
 
     traffic: Traffic
+    """Channel of the messages."""
     operation: str
+    """``broadcast`` and ``reduce`` transfer the ranks' pieces one after another; ``all-gather`` and ``reduce-scatter``
+    transfer all pieces at once."""
     held: int
+    """Number of matrix elements on each of q ranks. A rank sends q - 1 times this number."""
 
 
 def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
