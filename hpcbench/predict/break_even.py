@@ -8,7 +8,8 @@ bytes never wins otherwise.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from hpcbench.predict.step import StepTime
 
@@ -26,8 +27,14 @@ class BreakEven:
     """Baseline time divided by scheme time, minus 1, at the machine's bandwidth. None if the bandwidth is assumed."""
     surely: bool
     """Whether the interval for the gain excludes 0."""
-    words: str
+    sentence: str
     """The result in words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        fields = asdict(self)
+        sentence = fields.pop("sentence")
+        return {**fields, "words": sentence}
 
 
 def leave_undecided(links: str) -> BreakEven:

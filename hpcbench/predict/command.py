@@ -27,12 +27,10 @@ def predict_study(
     study: Path,
     *,
     site: str | None,
-    measured: Path | None,
-    ranks: Sequence[int],
     sets: Sequence[str],
     only: str | None = None,
-    partition: bool = False,
     program: str = ENGINE.name,
+    **options: Any,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict a study file, with parameters and result as in `predict_runs`.
 
@@ -48,8 +46,7 @@ def predict_study(
     place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
-    profile = load_program(program)
-    return predict_runs(runs, place, study.parent, measured=measured, ranks=ranks, partition=partition, program=profile)
+    return predict_runs(runs, place, study.parent, program=load_program(program), **options)
 
 
 def predict_runs(

@@ -70,7 +70,7 @@ class Prediction:
                 "limit": self.memory.limit,
                 "fits": self.memory.fits,
             },
-            "against_baseline": asdict(self.against) if self.against else None,
+            "against_baseline": self.against.to_json() if self.against else None,
         }
 
 

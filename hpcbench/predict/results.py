@@ -156,7 +156,7 @@ def _tabulate_time(predictions: Sequence[Prediction], machine: Machine) -> Table
         ),
         text_column("rests on", lambda item: item.time.seconds.basis.value),
     ]
-    answers = [f"{_name(item)}: {item.against.words}." for item in predictions if item.against]
+    answers = [f"{_name(item)}: {item.against.sentence}." for item in predictions if item.against]
     return tabulate("time", "Predicted time of a step", predictions, fields, notes=answers)
 
 

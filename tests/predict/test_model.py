@@ -113,8 +113,8 @@ def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
     ]
     slow, fast = (predict("", pair, machine(gbit), baseline="baseline")[1] for gbit in (2, 3000))
     assert slow.against and fast.against
-    assert slow.against.gain > 0.2 and "wins" in slow.against.words
-    assert fast.against.gain < 0 and "compression loses here" in fast.against.words
+    assert slow.against.gain > 0.2 and "wins" in slow.against.sentence
+    assert fast.against.gain < 0 and "compression loses here" in fast.against.sentence
     for item in (slow, fast):
         assert 2 < item.against.bytes_per_s * 8e-9 < 3000
     at = slow.against.bytes_per_s * 8e-9
