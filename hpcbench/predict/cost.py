@@ -44,10 +44,15 @@ class Cost(Additive):
 
 def sum_costs(costs: Iterable[tuple[Cost, float]]) -> Cost:
     """Return the sum of costs, each multiplied by its number of repetitions."""
-    total = Cost()
+    encode = decode = inside = network = wire = left = 0.0
     for cost, times in costs:
-        total += cost * times
-    return total
+        encode += times * cost.encode
+        decode += times * cost.decode
+        inside += times * cost.inside
+        network += times * cost.network
+        wire += times * cost.wire_bytes
+        left += times * cost.network_bytes
+    return Cost(encode, decode, inside, network, wire, left)
 
 
 @dataclass(frozen=True)
