@@ -156,9 +156,7 @@ def get_measurement(
 def _make_machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
     """Return the machine with links of the study's rate."""
     cores, measured_tables = len(os.sched_getaffinity(0)), results.tables
-    bare = make_cpu_machine(
-        "hosts", cores=1, ranks_per_node=_count_ranks_per_node(run), memory_bytes=None, node_gbit=1.0
-    )
+    bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
     if measured_tables.network and study.rate in results.links:
         codecs = {

@@ -122,8 +122,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000, help="largest number of guesses per machine")
     options = parse(parser, cases=2)
     print(*head(Path(__file__)), sep="\n", flush=True)
-    lassen = make_gpu_machine("NVIDIA V100-SXM2", memory_gb=16, gpus_per_node=4, node_gbit=200, within_gb_s=32)
-    today = make_gpu_machine("NVIDIA H100", gpus_per_node=8, node_gbit=3200)
+    lassen = make_gpu_machine("NVIDIA V100-SXM2", memory_gb=16, node_gbit=200, within_gb_s=32)
+    today = make_gpu_machine("NVIDIA H100", node_gbit=3200)
     assert lassen and today
     cases = [
         Case(tp, pp, samples, messages, share)

@@ -20,9 +20,10 @@ from pathlib import Path
 from provenance import head
 from tiny import parse
 
+from hpcbench.bench.gemm import leave_each_out
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import CommPrecision, Model
-from hpcbench.predict import flops, zero
+from hpcbench.predict import flops
 from hpcbench.predict.machine import Machine, make_gpu_machine
 from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.products import read_published
@@ -161,7 +162,7 @@ def of_row(row: dict[str, str], source: Source) -> tuple[Workload, Machine] | No
     if row["recompute"] not in ("none", "full", "selective") or row["precision"].endswith("fp8"):
         return None
     precision = row["precision"].removeprefix("amp_")
-    machine = make_gpu_machine(source.gpu, gpus_per_node=source.per_node, node_gbit=source.node_gbit)
+    machine = make_gpu_machine(source.gpu, node_gbit=source.node_gbit)
     assert machine
     candidate = workload(
         layers=layers,
@@ -293,7 +294,7 @@ def states() -> None:
     parameters = flops.count_parameters(
         layers=96, hidden=12288, vocab=51200, seq_len=2048, positions="learned", tied=True
     )
-    total = float(zero.count_published_bytes(0, 1)) * parameters
+    total = 16.0 * parameters
     print(f"model states of GPT-3 175B at 16 bytes a parameter: {total / 1e12:.2f} TB, 2.8 published")
     for name, hidden, heads, saved in (("GPT-3 175B", 12288, 96, 70), ("MT-NLG 530B", 20480, 128, 65)):
         built = workload(
@@ -329,7 +330,8 @@ def main() -> None:
     for family in ("V100", "A100", "H100"):
         table = read_published(family)
         assert table
-        left = [abs(error) for error in table.list_left_out_errors(least_flops=1e11)][:: options.every]
+        left_out = leave_each_out(dict(table.points)["fwd"], table.units, least_flops=1e11)
+        left = [abs(error) for error in left_out][:: options.every]
         print(f"products {family}: leave-one-out error above 1e11 FLOP, mean {100 * statistics.mean(left):.1f} %")
     for half in ("chosen on", "checked on"):
         together: list[float] = []
@@ -340,8 +342,8 @@ def main() -> None:
                 print(f"{half} {source.name}: {summary(errors)}", flush=True)
         print(f"{half}, all: {summary(together)}", flush=True)
     a100, h100 = (
-        make_gpu_machine("A100", gpus_per_node=8, node_gbit=1600),
-        make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200),
+        make_gpu_machine("A100", node_gbit=1600),
+        make_gpu_machine("H100", node_gbit=3200),
     )
     assert a100 and h100
     print("arXiv 2205.05198, table 5 (layouts of its table 3, recalled):")

@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="number of turns; the fastest counts")
     options = parse(parser, runs=10, turns=1)
     print(*head(Path(__file__)), sep="\n", flush=True)
-    machine = make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200)
+    machine = make_gpu_machine("H100", node_gbit=3200)
     assert machine
     many = workloads(options.runs)
     taken = min(seconds(many, machine) for _ in range(options.turns))

@@ -11,6 +11,7 @@ this with an equal link for every GPU, as in the cost models of the papers.
 """
 
 import argparse
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tiny import parse
 
 from hpcbench.console import columns
 from hpcbench.contract.grid import Axes, Grid, make_grid
+from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model
 from hpcbench.predict import flops
 from hpcbench.predict import grid as grids
@@ -98,9 +100,8 @@ def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine
         return seconds | {"t": time_line(grid, ("t",), nbytes, 8 * work.layers, machine)}
     elements: dict[str, int] = dict.fromkeys(grid.axes, 0)
     for layer in grids.list_block_products(work.rows, _block(work)):
-        for sent in (grids.count_forward_elements(grid, layer), grids.count_backward_elements(grid, layer)):
-            for (*_, axis), n in sent.items():
-                elements[axis] += n
+        for (*_, axis), n in count_sent_elements(grid, layer).items():
+            elements[axis] += n
     pieces = 1 if mode == "3d" else grid.sizes["j"]
     for axis, n in elements.items():
         if axis == "e":  # Once per step, an all-reduce of the rank's weights.
@@ -153,6 +154,14 @@ def table(work: Work, machine: Machine, sizes: list[int]) -> Table:
     return page
 
 
+def count_sent_elements(grid: Grid, layer: grids.GridProduct) -> Counter[Traffic]:
+    """Return the number of elements that a rank sends in a layer's forward and backward passes, by channel."""
+    sent = Counter[Traffic]()
+    for channel, _, held in (*grids.list_forward_moves(grid, layer), *grids.list_backward_moves(grid, layer)):
+        sent[channel] += (grid.sizes[channel[3]] - 1) * held
+    return sent
+
+
 def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
     """Return the number of bytes that each rank sends in a step."""
     grid = make_grid(mode, ranks, depth)
@@ -160,9 +169,7 @@ def count_sent_bytes(mode: str, ranks: int, depth: int, work: Work) -> float:
         return 8 * (ranks - 1) / ranks * work.rows * work.hidden * work.width * work.layers
     total = 0.0
     for layer in grids.list_block_products(work.rows, _block(work)):
-        total += sum(grids.count_forward_elements(grid, layer).values()) + sum(
-            grids.count_backward_elements(grid, layer).values()
-        )
+        total += sum(count_sent_elements(grid, layer).values())
         total += 2 * (depth - 1) / depth * grids.count_held(grid, grid.products[layer.word].w, layer)
     return total * work.width * work.layers
 

@@ -101,7 +101,7 @@ def predict_cell(model: str, gpu: str, gbit: int, nodes: int, tokens: int) -> Pr
         bucket_mb=100.0,
         comm_precision=CommPrecision(activations=half, gradients=half, parameters=half),
     )
-    machine = make_gpu_machine(GPUS[gpu], gpus_per_node=PER_NODE, node_gbit=gbit)
+    machine = make_gpu_machine(GPUS[gpu], node_gbit=gbit)
     assert machine is not None
     shape = Model(**presets.model(model))
     workload = Workload(shape, train, Layout(dp=dp, **sizes), PER_NODE)

@@ -134,11 +134,13 @@ def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str
     points: dict[str, list[MeasuredProduct]] = {}
     for row, rate in zip(rows, rates, strict=True):
         points.setdefault(row["pass"], []).append(MeasuredProduct(row["m"], row["n"], row["k"], rate / peak))
-    return {
-        passage: [
-            point.efficiency / interpolate([*those[:i], *those[i + 1 :]], point.m, point.n, point.k, units) - 1
-            for i, point in enumerate(those)
-        ]
-        for passage, those in points.items()
-        if len(those) > 1
-    }
+    return {passage: leave_each_out(those, units) for passage, those in points.items() if len(those) > 1}
+
+
+def leave_each_out(points: Sequence[MeasuredProduct], units: int, least_flops: float = 0.0) -> list[float]:
+    """Return the relative time error of each product of at least `least_flops` when predicted from the others."""
+    return [
+        point.efficiency / interpolate([*points[:i], *points[i + 1 :]], point.m, point.n, point.k, units) - 1
+        for i, point in enumerate(points)
+        if 2.0 * point.m * point.n * point.k >= least_flops
+    ]

@@ -2,7 +2,7 @@
 
 The model is cut into ``stages * chunks`` parts. Chunk c of stage r is part ``c * stages + r``. Three modules use a
 schedule: the executor (`hpcbench.parallel.pipeline`), the memory model (`hpcbench.predict.activations`), and the
-simulator (`hpcbench.predict.schedule`).
+simulator (`hpcbench.predict.stage_program`).
 
 Every schedule runs the backward passes of a chunk in micro-batch order. Gradients are therefore summed in the same
 order as without a pipeline and are bitwise identical.

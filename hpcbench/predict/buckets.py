@@ -18,65 +18,43 @@ from hpcbench.parallel.fusion import Item, fuse, padded
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of one part of the model.
-
-    Attributes
-    ----------
-    shape
-        Shape in the whole model.
-    cuts
-        Axes of the tensor grid along which each dim is sharded.
-    units
-        Indices of the units that use the parameter. The units are the embedding, the blocks, the norm and the head.
-    tied
-        Whether the parameter is one of the two copies of a tied weight.
-    ep
-        Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters.
-    by_rows
-        Whether the gradient may be sent as touched rows only.
-    role
-        Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty text.
-    """
+    """A parameter of one part of the model."""
 
     shape: tuple[int, ...]
+    """Shape in the whole model."""
     cuts: tuple[Axes, ...]
+    """Axes of the tensor grid along which each dim is sharded."""
     units: tuple[int, ...]
+    """Indices of the units that use the parameter. The units are the embedding, the blocks, the norm and the head."""
     tied: bool = False
+    """Whether the parameter is one of the two copies of a tied weight."""
     ep: int = 1
+    """Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters."""
     by_rows: bool = False
+    """Whether the gradient may be sent as touched rows only."""
     role: str = ""
+    """Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty text."""
 
 
 @dataclass(frozen=True)
 class PredictedBucket:
-    """A bucket of parameters on one rank.
-
-    Attributes
-    ----------
-    length
-        Number of elements, padding included.
-    filled
-        Number of elements without padding.
-    summands
-        Axes of the tensor grid along which the gradients must be summed.
-    tied
-        Whether the bucket holds one of the two copies of a tied weight.
-    gathers
-        Number of ZeRO-3 gathers of the bucket in the forward pass of a micro-batch, one for each run of adjacent units
-        that use the bucket.
-    ep
-        Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts.
-    width
-        Values per row if the gradient may be sent as touched rows only; else 0.
-    """
+    """A bucket of parameters on one rank."""
 
     length: int
+    """Number of elements, padding included."""
     filled: int
+    """Number of elements without padding."""
     summands: Axes
+    """Axes of the tensor grid along which the gradients must be summed."""
     tied: bool
+    """Whether the bucket holds one of the two copies of a tied weight."""
     gathers: int
+    """Number of ZeRO-3 gathers of the bucket in the forward pass of a micro-batch, one for each run of adjacent units
+    that use the bucket."""
     ep: int = 1
+    """Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts."""
     width: int = 0
+    """Values per row if the gradient may be sent as touched rows only; else 0."""
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
@@ -88,22 +66,15 @@ class PredictedBucket:
 
 
 class BucketLayout(NamedTuple):
-    """Buckets of one part of the model, with identical buckets stored once.
-
-    Attributes
-    ----------
-    kinds
-        Distinct buckets with their numbers of copies.
-    order
-        Indices in `kinds`, in the order in which the backward pass fills the buckets.
-    together
-        Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
-        weights are being gathered, and to the next unit, whose gradients are being summed.
-    """
+    """Buckets of one part of the model, with identical buckets stored once."""
 
     kinds: tuple[tuple[PredictedBucket, int], ...]
+    """Distinct buckets with their numbers of copies."""
     order: tuple[int, ...]
+    """Indices in `kinds`, in the order in which the backward pass fills the buckets."""
     together: int
+    """Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
+    weights are being gathered, and to the next unit, whose gradients are being summed."""
 
 
 def get_itemsize(train: Train) -> int:
@@ -111,17 +82,12 @@ def get_itemsize(train: Train) -> int:
     return 8 if train.precision == "fp64" else 4
 
 
-def list_buckets(model: Model, train: Train, layout: Layout, rank: int) -> list[PredictedBucket]:
-    """List the buckets of a rank in all parts of the model that it holds."""
-    return [laid.kinds[k][0] for laid in lay_out_buckets(model, train, layout, rank).values() for k in laid.order]
-
-
 def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> dict[int, BucketLayout]:
     """Return the buckets of a rank, keyed by part number."""
     stage, _, index = layout.coordinates(rank)
-    mesh = _Mesh(layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index)
     spread = train.sequence_parallel or layout.tensor != "1d"
-    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, mesh, list_roles(model, train))
+    mesh = layout.tensor, layout.tp, layout.depth, layout.replicas, layout.ep, index
+    rules = _Rules(get_itemsize(train), train.bucket_mb, spread, *mesh, list_roles(model, train))
     numbers = range(stage, layout.parts, layout.pp)
     return {number: _laid(_part(model, train, layout, number), rules) for number in numbers}
 
@@ -141,29 +107,19 @@ class _Part(NamedTuple):
     """Whether the embedding gradient may be sent as touched rows only."""
 
 
-class _Mesh(NamedTuple):
-    """The tensor grid, the number of replicas, and the index of a rank in the grid."""
+class _Rules(NamedTuple):
+    """Settings that determine how parameters are assigned to buckets, and the index of a rank in the tensor grid."""
 
+    itemsize: int
+    bucket_mb: float
+    spread: bool
+    """Whether gradients of parameters replicated over tensor-parallel ranks must be summed over these ranks."""
     mode: Mode
     tp: int
     depth: int
     replicas: int
     ep: int
     place: int
-
-    @property
-    def grid(self) -> Grid:
-        return make_grid(self.mode, self.tp, self.depth)
-
-
-class _Rules(NamedTuple):
-    """Settings that determine how parameters are assigned to buckets."""
-
-    itemsize: int
-    bucket_mb: float
-    spread: bool
-    """Whether gradients of parameters replicated over tensor-parallel ranks must be summed over these ranks."""
-    mesh: _Mesh
     roles: tuple[str, ...] = ()
     """Roles of the parameters that can be pruned."""
 
@@ -179,7 +135,7 @@ def _part(model: Model, train: Train, layout: Layout, number: int) -> _Part:
 @lru_cache(maxsize=4096)
 def _laid(part: _Part, rules: _Rules) -> BucketLayout:
     """Compute the buckets of a part. Results are cached, because many stages and runs have equal parts."""
-    grid, place = rules.mesh.grid, rules.mesh.place
+    grid, place = make_grid(rules.mode, rules.tp, rules.depth), rules.place
 
     @cache
     def item(shape: tuple[int, ...], cuts: tuple[Axes, ...], alone: bool, ep: int) -> Item:
@@ -200,7 +156,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
         filled = ends[-1]
         runs = zip(inside, [0, *ends], ends, strict=False)
         return PredictedBucket(
-            length=padded(filled, rules.mesh.replicas // inside[0].ep),
+            length=padded(filled, rules.replicas // inside[0].ep),
             filled=filled,
             summands=grid.list_sharing_axes(inside[0].cuts) if rules.spread else (),
             tied=inside[0].tied,
@@ -211,7 +167,7 @@ def _laid(part: _Part, rules: _Rules) -> BucketLayout:
             shapes=shapes,
         )
 
-    reversed_parameters = [*_parameters(part, grid, rules.mesh.ep)][::-1]
+    reversed_parameters = [*_parameters(part, grid, rules.ep)][::-1]
     items = (
         item(item_bucket.shape, item_bucket.cuts, item_bucket.tied or item_bucket.by_rows, item_bucket.ep)
         for item_bucket in reversed_parameters

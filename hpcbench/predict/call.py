@@ -10,29 +10,21 @@ WIDTHS = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 @dataclass(frozen=True)
 class PredictedCall:
-    """A collective or a point-to-point message.
-
-    Attributes
-    ----------
-    channel
-        Traffic channel that the call belongs to.
-    operation
-        ``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
-        stand for a sequence of collectives, one for each rank's piece.
-    elements, width
-        Number of elements in the whole vector, and bytes per element on the wire. For an all-to-all this is the vector
-        of one rank.
-    group
-        ``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
-        different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage),
-        ``world``, or axes of the tensor grid, one letter each.
-    """
+    """A collective or a point-to-point message."""
 
     channel: Traffic
+    """Traffic channel that the call belongs to."""
     operation: str
+    """``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
+    stand for a sequence of collectives, one for each rank's piece."""
     elements: int
+    """Number of elements in the whole vector. For an all-to-all this is the vector of one rank."""
     width: int
+    """Number of bytes per element on the wire."""
     group: str
+    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
+    different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage), ``world``,
+    or axes of the tensor grid, one letter each."""
 
     def message_bytes(self, size: int, index: int) -> int:
         """Return the number of bytes that member `index` of a group of `size` ranks sends."""

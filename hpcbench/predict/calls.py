@@ -18,12 +18,14 @@ from hpcbench.predict import context
 from hpcbench.predict import grid as grids
 from hpcbench.predict.buckets import PredictedBucket, get_itemsize, lay_out_buckets
 from hpcbench.predict.call import WIDTHS, PredictedCall, RepeatedCall
-from hpcbench.predict.experts import ExpertCalls, Routed
-from hpcbench.predict.rows import SentRows, list_reductions
+from hpcbench.predict.experts import list_expert_calls
 
 
 class StepCalls:
     """Calls of one rank in a step.
+
+    Every expert is assumed to get the same number of rows, and gradients are assumed to be sent whole. The counts of
+    experts without token dropping, and of gradients sent as touched rows, depend on the text.
 
     Parameters
     ----------
@@ -35,10 +37,6 @@ class StepCalls:
         Number of updates before this step. It determines whether the variance of 1-bit Adam is frozen.
     node_ranks
         Number of neighboring data-parallel ranks on a node, for `node_copy`, or None for the whole group.
-    routed
-        Rows sent to experts without token dropping. None assumes that every expert gets the same number.
-    rows
-        Rows of the embedding gradient, if this gradient may be sent as touched rows. They depend on the text.
     zeros
         Zeros of sparse weights. None assumes that zeros are evenly distributed.
     low_rank
@@ -54,16 +52,12 @@ class StepCalls:
         *,
         updates: int = 0,
         node_ranks: int | None = None,
-        routed: Routed | None = None,
-        rows: SentRows | None = None,
         zeros: Zeros | None = None,
         low_rank: int = 0,
     ) -> None:
-        self._routed, self._rows = routed, rows
         self._updates, self._low_rank = updates, low_rank
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
-        self._rank = rank
         self.parts = range(self.stage, layout.parts, layout.pp)
         self._cut = layout.layers_of(model.layers)
         self.laid = lay_out_buckets(model, train, layout, rank)
@@ -78,7 +72,6 @@ class StepCalls:
         self._tokens = train.micro_batch * train.seq_len // layout.cp
         self._exact = get_itemsize(train)
         self._widths = {content: WIDTHS[name] for content, name in train.message_formats.items()}
-        self._experts = ExpertCalls(model, train, layout)
         self._again = train.recompute not in ("none", "selective")
         self._frozen = train.freeze_step is not None and updates >= train.freeze_step
         self._node_ranks = node_ranks if train.node_copy else None
@@ -121,9 +114,7 @@ class StepCalls:
                     yield gathered[0], gathered[1] * count * self.micro_batches
             times = count * (self.micro_batches if self._train.zero >= 2 else 1)
             for call in self.reductions(bucket):
-                yield from list_reductions(call, times, bucket.width, self._layout.replicas, self._rows)
-        if self._routed:
-            yield from self._experts.list_counted(self._routed, forwards=1 + self._again)
+                yield call, times
         yield from self.end()
 
     def forward(self, number: int) -> list[RepeatedCall]:
@@ -191,7 +182,8 @@ class StepCalls:
 
     def _to_experts(self, phase: str, number: int) -> list[RepeatedCall]:
         """List the calls of experts in one pass of a micro-batch."""
-        return list(self._experts.list_pass(phase, len(self._expert_layers(number)), counted=self._routed is not None))
+        layers = len(self._expert_layers(number))
+        return list(list_expert_calls(self._model, self._train, self._layout, phase, layers))
 
     def _crossings(self, phase: str, summed: int, gathered: int) -> list[RepeatedCall]:
         """List the sums over the tensor-parallel group, and the all-gathers of sequence parallelism."""

@@ -1,6 +1,7 @@
 """Implementation of ``hpcbench predict``: predictions for a study on a site."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,10 @@ def predict_study(
     study: Path,
     *,
     site: str | None,
-    measured: Path | None,
-    ranks: Sequence[int],
     sets: Sequence[str],
     only: str | None = None,
-    partition: bool = False,
     program: str = ENGINE.name,
+    **options: Any,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
     """Predict a study file, with parameters and result as in `predict_runs`.
 
@@ -47,8 +46,7 @@ def predict_study(
     place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
-    profile = load_program(program)
-    return predict_runs(runs, place, study.parent, measured=measured, ranks=ranks, partition=partition, program=profile)
+    return predict_runs(runs, place, study.parent, program=load_program(program), **options)
 
 
 def predict_runs(
@@ -179,6 +177,6 @@ def _measured_machine(
 def make_document(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> dict[str, Any]:
     """Return all predictions and their inputs as plain data."""
     runs = [prediction.to_json(machine.device.peak(prediction.workload.train.precision)) for prediction in predictions]
-    plans = [plan.to_json() for plan in about["plans"]]
+    plans = [asdict(plan) for plan in about["plans"]]
     others = {key: value for key, value in about.items() if key != "plans"}
     return {**others, **({"partition": plans} if plans else {}), "predictions": runs}

@@ -45,12 +45,6 @@ def count_key_values(model: Model, train: Train, layout: Layout) -> int:
     return count_values(model, train, layout) // model.heads * model.groups
 
 
-def count_turns(model: Model, train: Train, layout: Layout) -> int:
-    """Return the number of rounds in which Ulysses exchanges a rank's heads."""
-    cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
-    return 2 if train.overlap and model.groups // cut // layout.cp % 2 == 0 else 1
-
-
 def list_forward(model: Model, train: Train, layout: Layout) -> list[AttentionCall]:
     """List the attention calls of a layer's forward pass, including a recomputed pass."""
     return _sent(FORWARD, model, train, layout)
@@ -67,7 +61,9 @@ def _sent(channel: Traffic, model: Model, train: Train, layout: Layout) -> list[
     if p == 1:
         return []
     if layout.context == "ulysses":
-        turns = count_turns(model, train, layout)
+        # With overlap, the heads of a rank are exchanged in two rounds if they can be halved.
+        cut = layout.tp if layout.tensor == "1d" else layout.grid.count(layout.grid.inner.columns)
+        turns = 2 if train.overlap and model.groups // cut // p % 2 == 0 else 1
         return [AttentionCall(channel, "all-to-all", elements // turns, turns) for elements in (n + 2 * keys, n)]
     each = 2 if layout.context == "ring" else 1
     return [AttentionCall(channel, "send", each * keys, 2 // each * (p - 1))]

@@ -8,7 +8,7 @@ on one rank is therefore the added time multiplied by cores per rank.
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +22,10 @@ Grouping = tuple[int, bool]
 
 @dataclass(frozen=True)
 class CoreCosts:
-    """Core seconds of a call on each participating rank.
+    """Core seconds of a call on each participating rank."""
 
-    Attributes
-    ----------
-    calls
-        Curves, keyed by operation (a collective or ``send``) and by measured group (pairs, or all ranks).
-    """
-
-    calls: tuple[tuple[str, tuple[tuple[Grouping, Curve], ...]], ...]
+    calls: Mapping[str, Mapping[Grouping, Curve]]
+    """Curves, keyed by operation (a collective or ``send``) and by measured group (pairs, or all ranks)."""
     call_s: float = constants.PLAN_CALL_S
     """Seconds for starting and ending a plan's call in Python, in addition to its messages."""
     part_s: float = constants.PLAN_MESSAGE_S
@@ -49,7 +44,7 @@ class CoreCosts:
 
         Between two ranks and the measured number of ranks, the time grows with the logarithm of the number of ranks.
         """
-        curves = dict(dict(self.calls).get(operation, ()))
+        curves = self.calls.get(operation, {})
         if not curves:  # An all-to-all is one message to each other rank.
             return (ranks - 1) * self.time_message(nbytes / ranks, crossing=crossing)
         most = max(size for size, _ in curves)
@@ -84,20 +79,16 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
     ranks, rows = sum(raw["ranks_per_node"]), raw.get("between_work", [])
     if not rows or ranks <= cores:
         return None
-    return _fit_rows(rows, cores / ranks)
-
-
-def _fit_rows(rows: Sequence[dict[str, Any]], share: float) -> CoreCosts:
-    """Derive the core costs from the time that calls added to a turn. `share` is the number of cores per rank."""
     points: dict[str, dict[Grouping, list[tuple[float, float]]]] = {}
     for row in rows:
         curve = points.setdefault(row["operation"], {}).setdefault((row["ranks"], row["crossing"]), [])
-        curve.append((float(row["bytes"]), row["seconds"] * share))
-    calls = {
-        operation: {grouping: _make_monotonic(curve) for grouping, curve in curves.items()}
-        for operation, curves in points.items()
-    }
-    return CoreCosts(tuple((operation, tuple(by_group.items())) for operation, by_group in calls.items()))
+        curve.append((float(row["bytes"]), row["seconds"] * (cores / ranks)))
+    return CoreCosts(
+        {
+            operation: {grouping: _make_monotonic(curve) for grouping, curve in curves.items()}
+            for operation, curves in points.items()
+        }
+    )
 
 
 def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:

@@ -56,29 +56,20 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Factors and codec speeds derived from earlier runs.
-
-    Attributes
-    ----------
-    runs
-        Number of runs.
-    work
-        Factor for computation, or for all work of shared cores. It is 1 without information.
-    waiting
-        Factor for the time that a baseline waits for messages.
-    codecs
-        Speed of each codec.
-    before, after
-        Relative errors of the predicted step times of these runs, with the tables alone and after calibration with the
-        *other* runs.
-    """
+    """Factors and codec speeds derived from earlier runs."""
 
     runs: int = 0
+    """Number of runs."""
     work: float = 1.0
+    """Factor for computation, or for all work of shared cores; 1 without information."""
     waiting: float = 1.0
+    """Factor for the time that a baseline waits for messages."""
     codecs: dict[str, CodecSpeed] = field(default_factory=dict)
+    """Speed of each codec."""
     before: tuple[float, ...] = ()
+    """Relative errors of the predicted step times of these runs, with the tables alone."""
     after: tuple[float, ...] = ()
+    """Relative errors of these step times after calibration with the *other* runs."""
 
     def apply(self, uncalibrated: MachineAndCodecs) -> MachineAndCodecs:
         """Return the calibrated machine and codecs. Codec speeds from `bench network` take precedence."""
@@ -126,13 +117,15 @@ def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
     if not runs:
         return Calibration()
     uncalibrated = [place(run.workload) for run in runs]
-    plain = [_predicted(run, machine) for run, machine in zip(runs, uncalibrated, strict=True)]
+    plain = [predict_step_time(run.workload, *machine) for run, machine in zip(runs, uncalibrated, strict=True)]
     lesson = _combine_runs(runs, plain, uncalibrated)
     after = []
     if len(runs) > 1:
         for k, run in enumerate(runs):
             others = _combine_runs(*([*each[:k], *each[k + 1 :]] for each in (runs, plain, uncalibrated)))
-            after.append(_predicted(run, others.apply(uncalibrated[k])).seconds.value / run.seconds - 1)
+            after.append(
+                predict_step_time(run.workload, *others.apply(uncalibrated[k])).seconds.value / run.seconds - 1
+            )
     before = [step.seconds.value / run.seconds - 1 for run, step in zip(runs, plain, strict=True)]
     return replace(lesson, before=tuple(before), after=tuple(after))
 
@@ -226,10 +219,6 @@ def _speeds(logs: Iterable[RunLog]) -> dict[str, CodecSpeed]:
     }
 
 
-def _predicted(run: EarlierRun, machine: MachineAndCodecs) -> StepTime:
-    return predict_step_time(run.workload, *machine)
-
-
 def _submissions(directory: Path) -> Iterator[Path]:
     for depth in range(_DEPTH + 1):
         for path in sorted(directory.glob("/".join(["*"] * depth + [FILE]))):
@@ -248,17 +237,14 @@ def _runs(root: Path, site: str) -> Iterator[EarlierRun]:
         log = read(path)
         try:
             run, _ = load(root / planned.path / "run.json")
-            workload = make_workload(run, ranks_per_node=_per_node(run))
+            per_node = run.shape.ranks_per_node if run.shape else run.ranks
+            workload = make_workload(run, ranks_per_node=per_node)
         except (UserError, ValueError):
             continue  # The run is from a different version or uses a setting that the model does not cover.
         seconds = _measured(run, log)
         if seconds is not None:
             hosts = [host.compute_s for host in log.read_event(ComputingTimes).hosts or () if host.compute_s]
             yield EarlierRun(path, workload, seconds, max(hosts, default=None), log)
-
-
-def _per_node(run: Run) -> int:
-    return run.shape.ranks_per_node if run.shape else run.ranks
 
 
 def _measured(run: Run, log: RunLog) -> float | None:

@@ -1,28 +1,12 @@
 """Traffic and memory of expert layers, computed as integers from the settings alone. Pure."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model, Train
 from hpcbench.predict.call import WIDTHS, PredictedCall, RepeatedCall
 from hpcbench.predict.flops import DENSE, ExpertShape
-
-
-class Routed(NamedTuple):
-    """Token rows that one rank processed in a step, over all expert layers and micro-batches.
-
-    Without token dropping the counts depend on the router. A forward and a backward pass count once. Recomputation is
-    not counted.
-    """
-
-    sent: int
-    """Rows sent to experts on other ranks."""
-    received: int
-    """Rows received from other ranks."""
-    computed: int
-    """Rows processed by this rank's experts, including its own tokens."""
 
 
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
@@ -37,69 +21,34 @@ def count_rows(experts: Experts, train: Train, cp: int) -> int:
     return experts.count * train.micro_batch * experts.places(train.seq_len)
 
 
-class ExpertCalls:
-    """Communication calls of expert layers: row exchanges with the experts, and tensor-parallel sums in each expert.
+def list_expert_calls(model: Model, train: Train, layout: Layout, phase: str, layers: int) -> Iterator[RepeatedCall]:
+    """List the calls of `layers` expert layers in one pass of a micro-batch.
+
+    The calls are row exchanges with the experts, and tensor-parallel sums in each expert.
 
     Parameters
     ----------
     model, train, layout
         The run's model, settings and layout.
+    phase
+        ``FORWARD`` or ``BACKWARD``.
+    layers
+        Number of layers with experts.
     """
-
-    def __init__(self, model: Model, train: Train, layout: Layout) -> None:
-        self._experts, self._hidden, self._train = model.experts, model.hidden, train
-        self._ep, self._tp, self._cp = layout.ep, layout.tp, layout.cp
-        self._width = WIDTHS[train.message_formats["activations"]]
-
-    def list_pass(self, phase: str, layers: int, *, counted: bool) -> Iterator[RepeatedCall]:
-        """List the calls of `layers` expert layers in one pass of a micro-batch.
-
-        Parameters
-        ----------
-        phase
-            ``FORWARD`` or ``BACKWARD``.
-        layers
-            Number of layers with experts.
-        counted
-            Whether `list_counted` lists the calls that depend on the router.
-        """
-        experts, kind = self._experts, "ACT" if phase == "FORWARD" else "GRAD"
-        if experts is None or not layers:
-            return
-        if phase == "FORWARD" and self._cp > 1:
-            counts = self._train.micro_batch * experts.count
-            yield PredictedCall(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
-        if experts.drop == "none" and phase == "FORWARD" and self._ep > 1:
-            yield PredictedCall(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
-        if experts.drop == "none" and counted:
-            return
-        elements = count_rows(experts, self._train, self._cp) * self._hidden
-        if self._ep > 1:
-            yield PredictedCall(("EP", phase, kind), "all-to-all", elements, self._width, "ep"), 2 * layers
-        if self._tp > 1:
-            yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), layers
-
-    def list_counted(self, routed: Routed, *, forwards: int) -> Iterator[RepeatedCall]:
-        """List the calls in a step of experts without token dropping, based on the router's counts.
-
-        Sent rows return as results, and received rows are sent back.
-
-        Parameters
-        ----------
-        routed
-            Counts of rows.
-        forwards
-            Number of forward passes of each micro-batch: 2 with recomputation.
-        """
-        if self._experts is None or self._experts.drop != "none":
-            return
-        for phase, kind, times in (("FORWARD", "ACT", forwards), ("BACKWARD", "GRAD", 1)):
-            if self._ep > 1:
-                elements = (routed.sent + routed.received) * self._hidden
-                yield PredictedCall(("EP", phase, kind), "send", elements, self._width, "ep"), times
-            if self._tp > 1:
-                elements = routed.computed * self._hidden
-                yield PredictedCall(("TP", phase, kind), "all-reduce", elements, self._width, "tp"), times
+    experts, kind = model.experts, "ACT" if phase == "FORWARD" else "GRAD"
+    if experts is None or not layers:
+        return
+    if phase == "FORWARD" and layout.cp > 1:
+        counts = train.micro_batch * experts.count
+        yield PredictedCall(("EXACT", phase, kind), "all-reduce", counts, 8, "cp"), layers
+    if experts.drop == "none" and phase == "FORWARD" and layout.ep > 1:
+        yield PredictedCall(("EXACT", phase, kind), "all-to-all", experts.count, 8, "ep"), layers
+    width = WIDTHS[train.message_formats["activations"]]
+    elements = count_rows(experts, train, layout.cp) * model.hidden
+    if layout.ep > 1:
+        yield PredictedCall(("EP", phase, kind), "all-to-all", elements, width, "ep"), 2 * layers
+    if layout.tp > 1:
+        yield PredictedCall(("TP", phase, kind), "all-reduce", elements, width, "tp"), layers
 
 
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:

@@ -32,21 +32,14 @@ _LOOKED_UP = {
 
 @dataclass(frozen=True)
 class GroupPlacement:
-    """Placement of a group's ranks.
-
-    Attributes
-    ----------
-    nodes
-        Number of nodes with ranks of the group.
-    per_node
-        Number of the group's ranks on each of these nodes.
-    concurrent
-        Number of groups of the same kind that send concurrently on each of these nodes.
-    """
+    """Placement of a group's ranks."""
 
     nodes: int
+    """Number of nodes with ranks of the group."""
     per_node: int
+    """Number of the group's ranks on each of these nodes."""
     concurrent: int = 1
+    """Number of groups of the same kind that send concurrently on each of these nodes."""
 
     @property
     def ranks(self) -> int:
@@ -56,22 +49,15 @@ class GroupPlacement:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The links of a machine.
-
-    Attributes
-    ----------
-    family
-        Family of devices, for the curves within a node; ``cpu`` for links through memory.
-    within_bytes_per_s
-        Bandwidth of one rank within a node in bytes per second, for families without a curve.
-    node_bytes_per_s
-        Nominal one-way network bandwidth of a node in bytes per second.
-    """
+    """The links of a machine."""
 
     family: str
+    """Family of devices, for the curves within a node; ``cpu`` for links through memory."""
     within_bytes_per_s: float
+    """Bandwidth of one rank within a node in bytes per second, for families without a curve."""
     within_latency_s: float
     node_bytes_per_s: float
+    """Nominal one-way network bandwidth of a node in bytes per second."""
     node_latency_s: float
     share: float
     """Achieved fraction of the nominal bandwidth."""
@@ -138,29 +124,21 @@ class Fabric:
         """
         if place.ranks == 1 or not nbytes:
             return 0.0, 0.0
+        inside = self._within(operation, nbytes, place.per_node) if place.per_node > 1 else 0.0
+        network = 0.0
+        if place.nodes > 1:
+            n, rounds = place.ranks, ROUNDS[operation]
+            network = rounds * (n - 1) / n * nbytes * place.concurrent / (self.node_bytes_per_s * self.share)
+            inside = self._start(operation, place) + max(inside - network, 0.0)
         if operation in PIECEWISE:
-            inside, network = self._parts(operation, nbytes, place)
-            return inside + (place.ranks - 1) * self._start(operation, place), network
-        return self._parts(operation, nbytes, place)
+            inside += (place.ranks - 1) * self._start(operation, place)
+        return inside, network
 
     def _start(self, operation: str, place: GroupPlacement) -> float:
         """Return the size-independent time of a collective in seconds."""
         if place.nodes == 1:
             return constants.COLLECTIVE_S + ROUNDS[operation] * (place.per_node - 1) * self.within_latency_s
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
-
-    def _parts(self, operation: str, nbytes: float, place: GroupPlacement) -> tuple[float, float]:
-        rounds = ROUNDS[operation]
-        inside = 0.0
-        if place.per_node > 1:
-            inside = self._within(operation, nbytes, place.per_node)
-        if place.nodes == 1:
-            return inside, 0.0
-        n = place.ranks
-        network = rounds * (n - 1) / n * nbytes * place.concurrent / (self.node_bytes_per_s * self.share)
-        hops = rounds * math.log2(place.nodes) if place.nodes > 1 else 0.0
-        waiting = constants.COLLECTIVE_S + hops * self.node_latency_s
-        return waiting + max(inside - network, 0.0), network
 
     def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
         """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send."""

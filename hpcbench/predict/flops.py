@@ -13,13 +13,6 @@ from hpcbench.contract.training import Model
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-MODEL_FORMULA = "Megatron-LM: 72 s l h^2 (1 + s/(6h) + V/(12 l h)), arXiv 2104.04473 section 5.1"
-NEOX_FORMULA = "GPT-NeoX: 24 f s l h^2 (1 + s/(6h) + V/(16 l h)), f = 4 with layers recomputed, else 3"
-SELECTIVE_FORMULA = "Megatron-LM: 72 s l h^2 (1 + s/(3h) + V/(12 l h)), arXiv 2205.05198 appendix A"
-FULL_FORMULA = "Megatron-LM: 96 s l h^2 (1 + s/(6h) + V/(16 l h)), arXiv 2104.04473 section 5.1"
-OTHER_WEIGHTS = ", where the w weights of a layer replace 12 h^2"
-"""Suffix of a formula for layers that differ from GPT layers."""
-
 
 class BlockShape(NamedTuple):
     """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
@@ -138,23 +131,6 @@ DENSE = ExpertShape(layers=0, held=0, shared=0, choices=0, chosen=0, places=None
 def has_layer_recompute(recompute: str | int) -> bool:
     """Return whether each layer's forward pass runs twice, due to full or grouped recomputation."""
     return bool(recompute) and recompute not in ("none", "selective")
-
-
-def name_formulas(recompute: str | int, *, gpt: bool) -> dict[str, str]:
-    """Return the formulas for model FLOPs, hardware FLOPs and GPT-NeoX FLOPs as text.
-
-    Parameters
-    ----------
-    gpt
-        Whether layers without experts contain ``12 h^2`` weights, as in a GPT.
-    """
-    hardware = SELECTIVE_FORMULA if recompute == "selective" else MODEL_FORMULA
-    hardware = FULL_FORMULA if has_layer_recompute(recompute) else hardware
-    addition = "" if gpt else OTHER_WEIGHTS
-    return {
-        name: formula + addition
-        for name, formula in {"model": MODEL_FORMULA, "hardware": hardware, "neox": NEOX_FORMULA}.items()
-    }
 
 
 class _Sizes(TypedDict):

@@ -17,7 +17,6 @@ In 2d and 2.5d the product of the head streams the vocabulary, so C replaces A.
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -56,22 +55,15 @@ def count_held(grid: Grid, cuts: Cuts, layer: GridProduct) -> int:
 
 
 class MatrixMove(NamedTuple):
-    """Transfer of a matrix between the ranks along an axis.
-
-    Attributes
-    ----------
-    traffic
-        Channel of the messages.
-    operation
-        ``broadcast`` and ``reduce`` transfer the ranks' pieces one after another; ``all-gather`` and ``reduce-scatter``
-        transfer all pieces at once.
-    held
-        Number of matrix elements on each of q ranks. A rank sends q - 1 times this number.
-    """
+    """Transfer of a matrix between the ranks along an axis."""
 
     traffic: Traffic
+    """Channel of the messages."""
     operation: str
+    """``broadcast`` and ``reduce`` transfer the ranks' pieces one after another; ``all-gather`` and ``reduce-scatter``
+    transfer all pieces at once."""
     held: int
+    """Number of matrix elements on each of q ranks. A rank sends q - 1 times this number."""
 
 
 def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
@@ -111,23 +103,6 @@ def _moved(
     streams = product.streamed is not None
     operation = ("reduce" if streams else "reduce-scatter") if summed else ("broadcast" if streams else "all-gather")
     return [MatrixMove(("TP", *phase_and_kind, move.axis), operation, elements)]
-
-
-def count_forward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the number of elements that a rank sends in the forward pass, by channel."""
-    return _count_elements(grid, list_forward_moves(grid, layer))
-
-
-def count_backward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
-    """Return the number of elements that a rank sends in the backward pass, by channel."""
-    return _count_elements(grid, list_backward_moves(grid, layer))
-
-
-def _count_elements(grid: Grid, sends: list[MatrixMove]) -> Counter[Traffic]:
-    sent = Counter[Traffic]()
-    for traffic, _, elements in sends:
-        sent[traffic] += (grid.sizes[traffic[3]] - 1) * elements
-    return sent
 
 
 class Statistic(NamedTuple):

@@ -18,7 +18,6 @@ class Machine:
     device: DeviceSpec
     products: Products
     fabric: Fabric
-    ranks_per_node: int
     shared_cores: float | None = None
     """Number of cores shared by all ranks of a run, for example on virtual hosts of one machine, or None if each
     rank has its own cores.
@@ -44,7 +43,6 @@ def make_gpu_machine(
     name: str,
     *,
     memory_gb: float | None = None,
-    gpus_per_node: int,
     node_gbit: float | None,
     latency_s: float | None = None,
     within_gb_s: float | None = None,
@@ -74,12 +72,10 @@ def make_gpu_machine(
     )
     if device.product_share != 1:
         table = replace(table, basis=device.basis, source=device.source)
-    return Machine(name, device, table, fabric, gpus_per_node)
+    return Machine(name, device, table, fabric)
 
 
-def make_cpu_machine(
-    name: str, *, cores: int, ranks_per_node: int, memory_bytes: float | None, node_gbit: float | None
-) -> Machine:
+def make_cpu_machine(name: str, *, cores: int, memory_bytes: float | None, node_gbit: float | None) -> Machine:
     """Build a cluster without GPUs and without measurements."""
     device = devices.assume_cpu(cores, memory_bytes)
     table = Products((("fwd", (MeasuredProduct(1024, 1024, 1024, 0.7),)),), cores, InputBasis.ASSUMED, "assumed")
@@ -93,4 +89,4 @@ def make_cpu_machine(
         InputBasis.ASSUMED,
         InputBasis.ASSUMED if node_gbit is None else InputBasis.SHEET,
     )
-    return Machine(name, device, table, fabric, ranks_per_node)
+    return Machine(name, device, table, fabric)

@@ -94,7 +94,7 @@ def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
         Memory of the device in bytes, or None if unknown.
     """
     layout = workload.layout
-    stages = [_predict_program_stage(workload, stage) or _predict_stage(workload, stage) for stage in range(layout.pp)]
+    stages = [_predict_stage(workload, stage) for stage in range(layout.pp)]
     worst = max(range(layout.pp), key=lambda stage: max(sum(kinds.values()) for kinds in stages[stage][0].values()))
     peaks, host = stages[worst]
     guessed = {"states", "keeps"}.intersection(workload.program.assumed)
@@ -120,15 +120,11 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
     return "spread the model over more ranks by layout.tp or layout.pp"
 
 
-def _predict_program_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float] | None:
-    """Return the peaks of a stage under the rules of another program, or None for the engine."""
-    if not workload.program.states:
-        return None
-    peaks = list_program_peaks(workload, stage)
-    return {peak: {kind: kinds.get(kind, 0.0) for kind in KINDS} for peak, kinds in peaks.items()}, 0.0
-
-
 def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float]:
+    """Return the bytes of a stage by peak and kind, and the offloaded bytes."""
+    if workload.program.states:
+        programs = list_program_peaks(workload, stage)
+        return {peak: {kind: kinds.get(kind, 0.0) for kind in KINDS} for peak, kinds in programs.items()}, 0.0
     model, train, layout = workload.model, workload.train, workload.layout
     node = workload.place_group("node").per_node if train.node_copy else None
     calls = StepCalls(model, train, layout, stage * layout.replicas * layout.tp, node_ranks=node)
@@ -180,6 +176,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
     # A parameter server holds one pending push from each worker, and the weights that are being sent.
     served = 0.0 if train.sync == "all-reduce" else 2.0 * parameters * master
     codec, residuals = _count_codec_bytes(workload, calls, largest, parameters)
+    buffers = _count_grid_buffers(workload) + _count_attention_buffers(workload) + _count_row_buffers(workload)
     stashes = (versions - 1) * parameters * width
     lasting: dict[str, float] = {"weights": weights, "stashes": stashes, "optimizer": optimizer}
     lasting |= {"residuals": residuals, "codec buffers": codec}
@@ -187,7 +184,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         "before backward": {
             "gradients": owned + arriving + (full_gradients if several or train.zero < 2 else 0),
             "activations": activations,
-            "transient": again + logits + gathered + passed + _count_layer_buffers(workload),
+            "transient": again + logits + gathered + passed + buffers,
         },
         "after backward": {
             "gradients": owned + full_gradients,
@@ -231,11 +228,6 @@ def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) 
         return 0.0
     mlp = count_mlp_elements(model, model.middle) * train.micro_batch * (train.seq_len // cp) / tp
     return (count_kept_elements(model, train, tp, cp) - mlp) * WIDTHS[train.precision]
-
-
-def _count_layer_buffers(workload: Workload) -> float:
-    """Return the size in bytes of temporary layer buffers: tensor grid, attention and expert buffers."""
-    return _count_grid_buffers(workload) + _count_attention_buffers(workload) + _count_row_buffers(workload)
 
 
 def _count_row_buffers(workload: Workload) -> float:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.cost import CodecSpeed, Cost, sum_costs
 from hpcbench.predict.fabric import PIECEWISE, Fabric, GroupPlacement
 
@@ -68,11 +67,11 @@ def _cost_steps(
         # The root of a sum receives more than it sends.
         larger = max(ways, key=_sum_bytes) if plan.operation.value == "reduce" else ways[0]
         far = _sum_bytes(part for part in larger if part[1])
-        inside = (
-            _sum_core_seconds(fabric.core_costs, ways)
-            if fabric.core_costs
-            else _time_links(fabric, _sum_bytes(larger) - far, far)
-        )
+        if fabric.core_costs:  # The measured time of a message includes both ends.
+            inside = sum(fabric.core_costs.time_step(parts) for parts in ways) / 2
+        else:
+            inside = fabric.node_latency_s if far else fabric.within_latency_s
+            inside += (_sum_bytes(larger) - far) / (0.75 * fabric.within_bytes_per_s)
         network = far * place.per_node * place.concurrent / (fabric.node_bytes_per_s * fabric.share)
         sent = _sum_bytes(ways[0]), _sum_bytes(part for part in ways[0] if part[1])
         coding = _cost_codec(step.sends, came, width, speed) if step.coded and speed else Cost()
@@ -82,16 +81,6 @@ def _cost_steps(
 
 def _sum_bytes(parts: Iterable[tuple[float, bool]]) -> float:
     return sum(nbytes for nbytes, _ in parts)
-
-
-def _sum_core_seconds(core_costs: CoreCosts, ways: Sequence[Sequence[tuple[float, bool]]]) -> float:
-    """Return the core seconds of messages. The measured time of a message includes both ends."""
-    return sum(core_costs.time_step(parts) for parts in ways) / 2
-
-
-def _time_links(fabric: Fabric, near: float, far: float) -> float:
-    start = fabric.node_latency_s if far else fabric.within_latency_s
-    return start + near / (0.75 * fabric.within_bytes_per_s)
 
 
 def _cost_codec(sends: "Sequence[PeerSpan]", came: "Sequence[PeerSpan]", width: int, speed: CodecSpeed) -> Cost:

@@ -50,48 +50,45 @@ def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machi
     baseline = about["baseline"]
     fabric = machine.fabric
     machines = [
-        replace(machine, fabric=replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * factor))
+        (workloads, replace(machine, fabric=replace(fabric, node_bytes_per_s=fabric.node_bytes_per_s * factor)))
         for factor in _FACTORS
     ]
     train = workloads[0][1].train
     tokens = train.global_batch // workloads[0][1].layout.dp * train.seq_len
-    more_ranks = [[(name, scale_to_ranks(run, ranks * scale)) for name, run in workloads] for scale in _SCALES]
-    more_tokens = [[(name, _scale_batch(run, scale)) for name, run in workloads] for scale in _SCALES]
+    more_ranks, more_tokens = (
+        [([(name, enlarge(run, scale)) for name, run in workloads], machine) for scale in _SCALES]
+        for enlarge in (_scale_ranks, _scale_batch)
+    )
     return [
         *bars,
         _curves(
             ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
             [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
-            compute_gains(workloads, machines, baseline),
+            compute_gains(machines, baseline),
             "Gbit/s per node",
         ),
         _curves(
             ("predicted-gain-ranks", "Gain over ranks, with constant tokens per replica"),
             [ranks * scale for scale in _SCALES],
-            _list_gains(more_ranks, machine, baseline),
+            compute_gains(more_ranks, baseline),
             "ranks",
         ),
         _curves(
             ("predicted-gain-tokens", "Gain over tokens per replica"),
             [tokens * scale for scale in _SCALES],
-            _list_gains(more_tokens, machine, baseline),
+            compute_gains(more_tokens, baseline),
             "tokens per replica and step",
         ),
     ]
 
 
+def _scale_ranks(workload: Workload, scale: int) -> Workload:
+    return scale_to_ranks(workload, workload.layout.ranks * scale)
+
+
 def _scale_batch(workload: Workload, scale: int) -> Workload:
     batch = workload.train.global_batch * scale
     return replace(workload, train=workload.train.model_copy(update={"global_batch": batch}))
-
-
-def _list_gains(cells: Sequence[list[tuple[str, Workload]]], machine: Machine, baseline: str) -> dict[str, list[float]]:
-    """Return the gains of each scheme, one per cell."""
-    gains: dict[str, list[float]] = {}
-    for workloads in cells:
-        for name, (gain,) in compute_gains(workloads, [machine], baseline).items():
-            gains.setdefault(name, []).append(gain)
-    return gains
 
 
 _NAMES = 130.0

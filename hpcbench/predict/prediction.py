@@ -141,14 +141,13 @@ def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
 
 
 def compute_gains(
-    workloads: Sequence[tuple[str, Workload]], machines: Sequence[Machine], baseline: str
+    cells: Sequence[tuple[Sequence[tuple[str, Workload]], Machine]], baseline: str
 ) -> dict[str, list[float]]:
-    """Return the gain of each scheme over the baseline on each machine."""
-    gains: dict[str, list[float]] = {name: [] for name, _ in workloads if name != baseline}
-    base = dict(workloads)[baseline]
-    for machine in machines:
-        plain = predict_step_time(base, machine).seconds.value
+    """Return the gain of each scheme over the baseline in each cell, which consists of workloads and their machine."""
+    gains: dict[str, list[float]] = {}
+    for workloads, machine in cells:
+        plain = predict_step_time(dict(workloads)[baseline], machine).seconds.value
         for name, workload in workloads:
             if name != baseline:
-                gains[name].append(plain / predict_step_time(workload, machine).seconds.value - 1)
+                gains.setdefault(name, []).append(plain / predict_step_time(workload, machine).seconds.value - 1)
     return gains

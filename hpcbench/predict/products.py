@@ -48,16 +48,6 @@ class Products:
         """Return the interpolated fraction of the peak that a product reaches."""
         return _interpolate_efficiency(self, m, n, k, passage)
 
-    def list_left_out_errors(self, passage: str = "fwd", least_flops: float = 0.0) -> list[float]:
-        """Return the relative time error of each point when predicted from the other points."""
-        points = self._get_points(passage)
-        errors = []
-        for i, (m, n, k, efficiency) in enumerate(points):
-            if 2.0 * m * n * k >= least_flops:
-                others = (*points[:i], *points[i + 1 :])
-                errors.append(efficiency / interpolate(others, m, n, k, self.units) - 1)
-        return errors
-
     def _get_points(self, passage: str) -> tuple[MeasuredProduct, ...]:
         table = dict(self.points)
         points = table.get(passage, ())

@@ -17,82 +17,57 @@ from hpcbench.study import yaml12
 
 @dataclass(frozen=True)
 class TrainingProgram:
-    """Properties of a training program that the settings of a run do not contain.
-
-    Attributes
-    ----------
-    title
-        Display name of the program.
-    sources
-        Sources of the properties.
-    assumed
-        Names of properties without a source.
-    fused_attention
-        Whether attention scores stay on the chip.
-    attention
-        Fused kernel: ``FA1``, ``FA2`` or ``FA3``.
-    dropout
-        Whether dropout follows attention, its scores and the MLP.
-    fused
-        Whether bias, activation, dropout and residual run in one kernel.
-    overlaps_tensor
-        Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass overlap with the
-        computation of weight gradients. ``all``: other sums and gathers also overlap, with their own products, which
-        are computed in pieces.
-    gathers_ahead
-        Whether updated weights of ZeRO-1 are gathered during the next forward pass.
-    sends_once
-        Whether each tensor-parallel rank sends only its part to the next stage, where receivers gather the parts within
-        the node (scatter-gather of arXiv 2104.04473, section 4.1).
-    waits_for_messages
-        Whether a stage is blocked while it sends to the next stage (Megatron-LM before 2023).
-    wide_gradients
-        Whether products accumulate weight gradients directly.
-    gradients
-        Number format of gradients in messages, or None for the setting of the study.
-    layer_buckets
-        Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies.
-    nccl
-        Whether the collectives use NCCL.
-    slowdown
-        Computing time divided by the computing time from the tables, fitted to published runs of this program, or None
-        if the slowdown was not fitted.
-    states
-        Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. It is empty if the engine's rules apply.
-    keeps
-        Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
-        parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
-        activations if they do not fit.
-    again
-        Fraction of a layer's products that selective recomputation repeats, or None if it repeats core attention.
-    fp8
-        Whether the layers' matrix products use 8-bit operands.
-    shard
-        Number of neighboring replicas over which states are sharded, or None for all.
-    """
+    """Properties of a training program that the settings of a run do not contain."""
 
     name: str
     title: str = ""
+    """Display name of the program."""
     sources: tuple[str, ...] = ()
+    """Sources of the properties."""
     assumed: tuple[str, ...] = ()
+    """Names of properties without a source."""
     fused_attention: bool = True
+    """Whether attention scores stay on the chip."""
     attention: str = "FA2"
+    """Fused kernel: ``FA1``, ``FA2`` or ``FA3``."""
     dropout: bool = False
+    """Whether dropout follows attention, its scores and the MLP."""
     fused: bool = False
+    """Whether bias, activation, dropout and residual run in one kernel."""
     overlaps_tensor: str = "none"
+    """Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass overlap with the
+    computation of weight gradients. ``all``: other sums and gathers also overlap, with their own products, which are
+    computed in pieces."""
     gathers_ahead: bool = False
+    """Whether updated weights of ZeRO-1 are gathered during the next forward pass."""
     sends_once: bool = False
+    """Whether each tensor-parallel rank sends only its part to the next stage, where receivers gather the parts within
+    the node (scatter-gather of arXiv 2104.04473, section 4.1)."""
     waits_for_messages: bool = False
+    """Whether a stage is blocked while it sends to the next stage (Megatron-LM before 2023)."""
     wide_gradients: bool = False
+    """Whether products accumulate weight gradients directly."""
     gradients: str | None = None
+    """Number format of gradients in messages, or None for the setting of the study."""
     layer_buckets: bool = False
+    """Whether each layer's gradients form one message. Otherwise ``train.bucket_mb`` of the study applies."""
     nccl: bool = False
+    """Whether the collectives use NCCL."""
     slowdown: float | None = None
+    """Computing time divided by the computing time from the tables, fitted on published runs of this program; None if
+    it was not fitted."""
     states: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules."""
     keeps: str = "fused"
+    """Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
+    parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
+    activations if they do not fit."""
     again: float | None = None
+    """Fraction of a layer's products that selective recomputation repeats, or None if it repeats core attention."""
     fp8: bool = False
+    """Whether the layers' matrix products use 8-bit operands."""
     shard: int | None = None
+    """Number of neighboring replicas over which states are sharded, or None for all."""
 
     def adapt(self, train: Train, *, layer_elements: float) -> Train:
         """Return a study's settings adapted to this program.

@@ -15,7 +15,6 @@ from hpcbench.predict.machine import Machine
 from hpcbench.predict.memory import KINDS, PEAKS, format_bytes, suggest_remedy
 from hpcbench.predict.partition.plans import describe_plans
 from hpcbench.predict.prediction import Prediction
-from hpcbench.predict.program import ENGINE
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, integer, percent, text_column
@@ -23,20 +22,14 @@ from hpcbench.present.results import Results, resolve_format
 
 
 def predict_and_show(
-    study: Path,
-    *,
-    site: str | None,
-    measured: Path | None,
-    ranks: Sequence[int],
-    sets: Sequence[str],
-    format: str | None,
-    output: Path | None,
-    plots: Path | None,
-    only: str | None = None,
-    partition: bool = False,
-    program: str = ENGINE.name,
+    study: Path, *, format: str | None, output: Path | None, plots: Path | None, **options: Any
 ) -> int:
     """Predict a study and print the results. The returned exit status is 1 if a run does not fit.
+
+    Parameters
+    ----------
+    options
+        Options of `predict_study`.
 
     Raises
     ------
@@ -46,18 +39,7 @@ def predict_and_show(
     format = resolve_format(format, output)
     if plots is not None or format == "html":
         need_matplotlib("--plots" if plots is not None else "a page")
-    predicted = Predicted(
-        *predict_study(
-            study,
-            site=site,
-            measured=measured,
-            ranks=ranks,
-            sets=sets,
-            only=only,
-            partition=partition,
-            program=program,
-        )
-    )
+    predicted = Predicted(*predict_study(study, **options))
     predicted.save((), plots)
     predicted.show(format, output)
     return int(any(prediction.memory.fits is False for prediction in predicted.predictions))

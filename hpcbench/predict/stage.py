@@ -113,9 +113,8 @@ class StageCosts:
             node_ranks=node,
             low_rank=rule.low_rank,
         )
-        self.parts = find_stage_parts(workload, stage)
         numbers = list(self.calls.parts)
-        pairs = zip(numbers, self.parts, strict=True)
+        pairs = zip(numbers, find_stage_parts(workload, stage), strict=True)
         self.chunks = [(self._forward(number, part), self._backward(number, part)) for number, part in pairs]
         self.reductions = [self._group_reductions(self.calls.laid[number]) for number in numbers]
         end = self.calls.end()

@@ -40,13 +40,11 @@ class StageProgram:
         """
         train, layout = self._workload.train, self._workload.layout
         operations: list[StageOperation] = []
-        if train.schedule in UNFLUSHED:
-            stream = Stream(layout.pp, micro_batches, steps)
-            for step in range(steps):
-                self._add_step(operations, stream.actions(self.stage, step), micro_batches)
-            return operations
-        for _ in range(steps):
-            actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
+        for step in range(steps):
+            if train.schedule in UNFLUSHED:
+                actions = Stream(layout.pp, micro_batches, steps).actions(self.stage, step)
+            else:
+                actions = SCHEDULES[train.schedule](self.stage, layout.pp, micro_batches, layout.chunks)
             self._add_step(operations, actions, micro_batches)
         return operations
 

@@ -8,7 +8,7 @@ from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.predict import constants
 from hpcbench.predict.basis import InputBasis, PredictedValue, combine_errors, find_worst
-from hpcbench.predict.cost import CodecSpeed
+from hpcbench.predict.cost import Additive, CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.simulator import CoreUse, Simulation
 from hpcbench.predict.stage import StageCosts, find_stage_parts
@@ -93,21 +93,22 @@ class StepModel:
         if self._unflushed:
             filled = 2 * -(-layout.pp // m) + 1
             less, more = (self._simulate(networks, m, steps) for steps in (filled, filled + 2))
-            outcome = less.isolate_step(more, 2)
+            stages = [replace(step, end=step.seconds) for step in _combine(less, more, -0.5, 0.5)]
         elif m <= 2 * few:
-            outcome = self._simulate(networks, m)
+            stages = self._simulate(networks, m)
         else:
             # A full pipeline is periodic: each additional round of micro-batches takes the same time.
             less, more = (self._simulate(networks, count) for count in (few, few + layout.pp))
-            outcome = less.extrapolate(more, (m - few) / layout.pp)
-        longest = max(range(layout.pp), key=lambda stage: outcome.busy[stage])
-        return self._split(outcome, longest)
+            times = (m - few) / layout.pp
+            stages = _combine(less, more, 1 - times, times)
+        longest = max(range(layout.pp), key=lambda stage: stages[stage].busy)
+        return self._split(stages[longest], self._programs[longest].costs)
 
     @property
     def _unflushed(self) -> bool:
         return self.workload.train.schedule in UNFLUSHED
 
-    def _simulate(self, networks: list[int], micro_batches: int, steps: int = 1) -> "_Outcome":
+    def _simulate(self, networks: list[int], micro_batches: int, steps: int = 1) -> "list[_StageTimes]":
         layout, cores = self.workload.layout, self.machine.shared_cores
         programs = [program.list_operations(micro_batches, steps) for program in self._programs]
         alike, core_costs = layout.replicas * layout.tp, self.machine.fabric.core_costs
@@ -119,20 +120,18 @@ class StepModel:
                 networks=core_costs.networks / alike,
             )
         simulation = Simulation(programs, networks, cores / alike if cores else None, takes)
-        seconds, stages = simulation.run(), simulation.stages
-        return _Outcome(
-            seconds,
-            [stage.time for stage in stages],
-            [stage.busy for stage in stages],
-            [stage.computed for stage in stages],
-            [stage.shared for stage in stages],
-            [dict(stage.waited) for stage in stages],
-        )
+        seconds = simulation.run()
+        return [
+            _StageTimes(
+                *(seconds, stage.time, stage.busy, stage.computed, stage.shared),
+                *(stage.waited.get(kind, 0.0) for kind in ("tensor", "pipeline", "data")),
+            )
+            for stage in simulation.stages
+        ]
 
-    def _split(self, outcome: "_Outcome", stage: int) -> StepTime:
+    def _split(self, times: "_StageTimes", costs: StageCosts) -> StepTime:
         """Split the time of the stage with the most work into parts."""
-        costs, seconds, waited = self._programs[stage].costs, outcome.seconds, outcome.waited[stage]
-        m = self.workload.micro_batches
+        seconds, m = times.seconds, self.workload.micro_batches
         parts = dict.fromkeys(PARTS, 0.0)
         gathered = 0.0
         for forward, backward in costs.chunks:
@@ -145,12 +144,12 @@ class StepModel:
                 parts["decode"] += m * action.cost.decode
                 gathered += m * action.gathered
         parts["optimizer"], parts["host link"] = costs.optimizer, costs.host
-        self._add_reductions(parts, outcome, stage)
+        self._add_reductions(parts, costs, times.data)
         # On shared cores, all work of a stage takes longer.
-        longer = outcome.busy[stage] / (outcome.busy[stage] - outcome.shared[stage]) if outcome.shared[stage] else 1.0
+        longer = times.busy / (times.busy - times.shared) if times.shared else 1.0
         parts = {name: part * (1.0 if name == "data" else longer) for name, part in parts.items()}
-        parts["tensor"] += waited.get("tensor", 0.0)
-        waits = waited.get("pipeline", 0.0) + max(seconds - outcome.end[stage], 0.0)
+        parts["tensor"] += times.tensor
+        waits = times.pipeline + max(seconds - times.end, 0.0)
         shape = 0.0 if self._unflushed else (self.workload.layout.pp - 1) / self.workload.layout.chunks
         mean = (parts["forward"] + parts["backward"] + parts["recompute"] + parts["tensor"]) / m
         parts["bubble"] = min(waits, shape * mean)
@@ -165,9 +164,9 @@ class StepModel:
         return StepTime(
             self._estimate_interval(total, parts),
             parts,
-            _estimate_network_seconds(costs, waited),
+            _estimate_network_seconds(costs, times.tensor + times.data),
             self._average_channels(),
-            outcome.computed[stage],
+            times.computed,
         )
 
     def _estimate_wait_share(self) -> float:
@@ -179,9 +178,8 @@ class StepModel:
             return constants.WAIT_SHARE
         return constants.RANK_SPREAD * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))  # Blom, 1958
 
-    def _add_reductions(self, parts: dict[str, float], outcome: "_Outcome", stage: int) -> None:
+    def _add_reductions(self, parts: dict[str, float], costs: StageCosts, data: float) -> None:
         """Add the parts of the reductions and the tail: waiting, encoding and decoding."""
-        costs, data = self._programs[stage].costs, outcome.waited[stage].get("data", 0.0)
         times = self.workload.micro_batches if self.workload.train.zero >= 2 else 1
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
@@ -248,48 +246,31 @@ class StepModel:
         }
 
 
-def _estimate_network_seconds(costs: StageCosts, waits: dict[str, float]) -> float:
+def _estimate_network_seconds(costs: StageCosts, waited: float) -> float:
     """Return the part of a stage's waiting time during which the node's network is busy."""
-    waited = sum(seconds for kind, seconds in waits.items() if kind != "pipeline")
     exchange = sum(cost.network for buckets in costs.reductions for _, cost in buckets) + costs.tail.network
     total = sum(cost.seconds for buckets in costs.reductions for _, cost in buckets) + costs.tail.seconds
     return waited * exchange / total if total else 0.0
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """Per-stage simulation results."""
+class _StageTimes(Additive):
+    """Times of one stage in a simulation, in seconds."""
 
     seconds: float
-    end: list[float]
-    busy: list[float]
-    computed: list[float]
-    shared: list[float]
-    waited: list[dict[str, float]]
+    """Time until the last stage ends."""
+    end: float
+    busy: float
+    computed: float
+    shared: float
+    tensor: float
+    """Waiting time of this kind, as are the following two."""
+    pipeline: float
+    data: float
 
-    def isolate_step(self, more: "_Outcome", steps: int) -> "_Outcome":
-        """Return one step of a long run. `more` contains `steps` more steps than this result."""
-        step = self._combine(more, -1 / steps, 1 / steps)
-        return replace(step, end=[step.seconds] * len(self.end))
 
-    def extrapolate(self, more: "_Outcome", times: float) -> "_Outcome":
-        """Return this result plus `times` times the difference from `more`."""
-        return self._combine(more, 1 - times, times)
-
-    def _combine(self, more: "_Outcome", this: float, that: float) -> "_Outcome":
-        """Return `this` times this result plus `that` times `more`."""
-
-        def mix(here: list[float], there: list[float]) -> list[float]:
-            return [this * a + that * b for a, b in zip(here, there, strict=True)]
-
-        return _Outcome(
-            this * self.seconds + that * more.seconds,
-            mix(self.end, more.end),
-            mix(self.busy, more.busy),
-            mix(self.computed, more.computed),
-            mix(self.shared, more.shared),
-            [
-                {kind: this * here.get(kind, 0.0) + that * there.get(kind, 0.0) for kind in {**here, **there}}
-                for here, there in zip(self.waited, more.waited, strict=True)
-            ],
-        )
+def _combine(
+    less: list[_StageTimes], more: list[_StageTimes], times_less: float, times_more: float
+) -> list[_StageTimes]:
+    """Return `times_less` times the first simulation plus `times_more` times the second, for each stage."""
+    return [a * times_less + b * times_more for a, b in zip(less, more, strict=True)]

@@ -34,7 +34,6 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
         machine = make_cpu_machine(
             site.site,
             cores=max(1, site.threads or together // ranks),
-            ranks_per_node=ranks_per_node,
             memory_bytes=memory_bytes,
             node_gbit=gbit,
         )
@@ -46,7 +45,6 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     gpu_machine = make_gpu_machine(
         node.gpu or "",
         memory_gb=node.gpu_memory_gb,
-        gpus_per_node=ranks_per_node,
         node_gbit=gbit,
         latency_s=latency,
         within_gb_s=within,

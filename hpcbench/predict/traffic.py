@@ -19,7 +19,7 @@ from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.call import PredictedCall
 from hpcbench.predict.core_costs import CoreCosts
 from hpcbench.predict.cost import CodecSpeed, Cost
-from hpcbench.predict.fabric import PIECEWISE, Fabric, GroupPlacement
+from hpcbench.predict.fabric import PIECEWISE, GroupPlacement
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.plan_cost import cost_plan
 from hpcbench.predict.workload import Workload
@@ -42,7 +42,7 @@ class Costing:
     """
 
     def __init__(self, workload: Workload, machine: Machine, speeds: dict[str, CodecSpeed] | None = None) -> None:
-        self._workload, self._machine = workload, machine
+        self._workload, self._machine, self._fabric = workload, machine, machine.fabric
         self._speeds = speeds or {}
         self._costs: dict[PredictedCall, Cost] = {}
         self._setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
@@ -54,7 +54,7 @@ class Costing:
         if size == 1 or not call.elements:
             return Cost()
         if call not in self._costs:
-            self._costs[call] = self._cost_call(call, self._machine.fabric)
+            self._costs[call] = self._cost_call(call)
         return self._costs[call]
 
     def treatment(self, key: Traffic) -> Treatment:
@@ -80,49 +80,49 @@ class Costing:
         measured = self.speed(codec).ratio
         return measured if measured is not None else _compute_ratio(codec, min(elements, 1 << 20), width)
 
-    def _cost_call(self, call: PredictedCall, fabric: Fabric) -> Cost:
+    def _cost_call(self, call: PredictedCall) -> Cost:
         place = self._workload.place_group(call.group)
         nbytes = call.elements * call.width
         if call.operation == "send":
-            return self._cost_message(call, nbytes, fabric)
+            return self._cost_message(call, nbytes)
         if self.treatment(call.channel).algorithm is Algorithm.NATIVE:
             if (
                 self._workload.program.shard
                 and call.group == "dp"
                 and call.operation in ("all-gather", "reduce-scatter")
             ):
-                return self._cost_sharded(call.operation, nbytes, fabric)
-            return self._cost_library(call.operation, nbytes, place, fabric)
+                return self._cost_sharded(call.operation, nbytes)
+            return self._cost_library(call.operation, nbytes, place)
         if call.operation == "all-to-all":
-            return self._cost_exchange(call, nbytes, place, fabric)
+            return self._cost_exchange(call, nbytes, place)
         plan = self._choose_plan(call, place)
         if plan is None or plan.algorithm.value in ("native", "homomorphic"):
             ratio = 1.0 if plan is None or plan.algorithm.value == "native" else 0.5
-            return self._cost_library(call.operation, nbytes * ratio, place, fabric)
+            return self._cost_library(call.operation, nbytes * ratio, place)
         codec = plan.codec.name
         speed = self.speed(codec) if codec != "none" else None
         self.bases |= {speed.basis} if speed else set()
         ratio = self.ratio(codec, max((piece.size for piece in plan.slices[0]), default=1), call.width)
-        cost = cost_plan(plan, place, fabric, call.width, speed, ratio)
+        cost = cost_plan(plan, place, self._fabric, call.width, speed, ratio)
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
-    def _cost_sharded(self, operation: str, nbytes: float, fabric: Fabric) -> Cost:
+    def _cost_sharded(self, operation: str, nbytes: float) -> Cost:
         """Return the cost of a collective if states are sharded over some replicas and copied to the others.
 
         Gradient sums are then all-reduced over the copies.
         """
         shard, copies = self._workload.place_group("shard"), self._workload.place_group("copies")
-        cost = self._cost_library(operation, nbytes, shard, fabric) if shard.ranks > 1 else Cost()
+        cost = self._cost_library(operation, nbytes, shard) if shard.ranks > 1 else Cost()
         if operation == "reduce-scatter" and copies.ranks > 1:
-            cost += self._cost_library("all-reduce", nbytes / shard.ranks, copies, fabric)
+            cost += self._cost_library("all-reduce", nbytes / shard.ranks, copies)
         return cost
 
-    def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
-        factor = fabric.library_factor(operation, place)
-        times = fabric.nccl_parts if self._workload.program.nccl else fabric.collective_parts
+    def _cost_library(self, operation: str, nbytes: float, place: GroupPlacement) -> Cost:
+        factor = self._fabric.library_factor(operation, place)
+        times = self._fabric.nccl_parts if self._workload.program.nccl else self._fabric.collective_parts
         inside, network = (part * factor for part in times(operation, nbytes, place))
-        if fabric.core_costs:
-            inside = self._sum_core_seconds(fabric.core_costs, operation, nbytes, place)
+        if self._fabric.core_costs:
+            inside = self._sum_core_seconds(self._fabric.core_costs, operation, nbytes, place)
         share = (place.ranks - 1) / place.ranks * (2 if operation == "all-reduce" else 1) * nbytes
         return Cost(0, 0, inside, network, share, share if place.nodes > 1 else 0)
 
@@ -132,7 +132,7 @@ class Costing:
         once = core_costs.time_collective(operation, nbytes / pieces, ranks=place.ranks, crossing=place.nodes > 1)
         return pieces * once
 
-    def _cost_exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement, fabric: Fabric) -> Cost:
+    def _cost_exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement) -> Cost:
         """Return the cost of an all-to-all. Each rank encodes one part per peer, and decodes received parts.
 
         Rules for inter-node traffic do not encode parts for ranks on the same node.
@@ -141,25 +141,21 @@ class Costing:
         codec, part = treatment.codec, nbytes / place.ranks
         coded = codec != "none" and not treatment.plain_because(part, one_node=place.nodes == 1)
         ratio = self.ratio(codec, call.elements // place.ranks, call.width) if coded else 1.0
-        inside, network = fabric.collective_parts("all-to-all", nbytes * ratio, place)
-        if fabric.core_costs:
-            inside = self._sum_core_seconds(fabric.core_costs, "all-to-all", nbytes * ratio, place)
+        inside, network = self._fabric.collective_parts("all-to-all", nbytes * ratio, place)
+        if self._fabric.core_costs:
+            inside = self._sum_core_seconds(self._fabric.core_costs, "all-to-all", nbytes * ratio, place)
         encode = decode = 0.0
         near, away = place.per_node - 1, place.ranks - place.per_node
         crossing = away * part * ratio
         staying = near * part * ratio
         if coded:
-            speed = self.speed(codec)
-            self.bases.add(speed.basis)
-            parts = away if treatment.between_nodes else near + away
-            encode = parts * (part / speed.encode_bytes_per_s + speed.call_s)
-            decode = parts * (part / speed.decode_bytes_per_s + speed.call_s)
+            encode, decode = self._time_codec(codec, part, away if treatment.between_nodes else near + away)
             if treatment.between_nodes:
-                inside += near * part * (1 - ratio) / (0.75 * fabric.within_bytes_per_s)
+                inside += near * part * (1 - ratio) / (0.75 * self._fabric.within_bytes_per_s)
                 staying = near * part
         return Cost(encode, decode, inside, network, staying + crossing, crossing)
 
-    def _cost_message(self, call: PredictedCall, nbytes: float, fabric: Fabric) -> Cost:
+    def _cost_message(self, call: PredictedCall, nbytes: float) -> Cost:
         workload = self._workload
         treatment = self.treatment(call.channel)
         crossing = workload.stage_crosses
@@ -172,16 +168,22 @@ class Costing:
         wire = nbytes * ratio
         if workload.program.sends_once and crossing and not workload.train.sequence_parallel:
             concurrent = max(1, concurrent // workload.layout.tp)
-        inside, network = fabric.message_parts(wire, crossing=crossing, concurrent=concurrent)
-        if fabric.core_costs:
-            inside = fabric.core_costs.time_message(wire, crossing=crossing)
+        inside, network = self._fabric.message_parts(wire, crossing=crossing, concurrent=concurrent)
+        if self._fabric.core_costs:
+            inside = self._fabric.core_costs.time_message(wire, crossing=crossing)
         encode = decode = 0.0
         if codec != "none":
-            speed = self.speed(codec)
-            self.bases.add(speed.basis)
-            encode = nbytes / speed.encode_bytes_per_s + speed.call_s
-            decode = nbytes / speed.decode_bytes_per_s + speed.call_s
+            encode, decode = self._time_codec(codec, nbytes, 1)
         return Cost(encode, decode, inside, network, wire, wire if crossing else 0.0)
+
+    def _time_codec(self, codec: str, nbytes: float, messages: int) -> tuple[float, float]:
+        """Return the seconds to encode and to decode messages of `nbytes` each."""
+        speed = self.speed(codec)
+        self.bases.add(speed.basis)
+        return (
+            messages * (nbytes / speed.encode_bytes_per_s + speed.call_s),
+            messages * (nbytes / speed.decode_bytes_per_s + speed.call_s),
+        )
 
     def _choose_plan(self, call: PredictedCall, place: GroupPlacement) -> "Plan | None":
         _require_numpy(self._workload.scheme.name)

@@ -134,12 +134,6 @@ class ComputeCosts:
             self._time_product(out, into, tokens, "wgrad"),
         )
 
-    def _round_products(self, seconds: tuple[float, float, float]) -> tuple[float, float, float]:
-        """Return the times in seconds of a layer's products in the program's number format."""
-        faster = constants.FP8_SPEED if self._program.fp8 else 1.0
-        there, back, weight = seconds
-        return there / faster, back / faster, weight / faster
-
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
         """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
@@ -165,36 +159,23 @@ class ComputeCosts:
         model, train, program = self._model, self._train, self._program
         heads = train.micro_batch * model.heads // self._tp
         s, d, cp, context = train.seq_len, model.head_dim, self._layout.cp, self._layout.context
-        if cp > 1 and context == "rsa":  # Only the causal half of full score rows is computed.
-            there, back = (
-                time_unfused_product(
-                    *(self._machine.products, self._device),
-                    batch_heads=heads,
-                    m=s // cp,
-                    n=n,
-                    k=k,
-                    precision=train.precision,
-                )
-                for n, k in ((s // 2, d), (d, s // 2))
-            )
-            rows = heads * s * s // cp
-            forward = Seconds(attention=there + back, memory=self._time_memory(3 * rows))
-            return forward, Seconds(attention=2 * (there + back), memory=self._time_memory(4 * rows)), forward
-        if program.fused_attention:
+        rsa = cp > 1 and context == "rsa"
+        if program.fused_attention and not rsa:
             flops = 2.0 * heads * s * s * d / cp  # causal: half of two products of 2 s s d
             long = s if context == "ulysses" else s // cp
             once = time_fused_attention(
                 self._device, kernel=program.attention, seq_len=long, head_dim=d, flops=flops, precision=train.precision
             )
             return Seconds(attention=once), Seconds(attention=2.5 * once), Seconds(attention=once)
+        # Ring self-attention computes only the causal half of its full score rows.
+        rows, columns, square = (s // cp, s // 2, heads * s * s // cp) if rsa else (s, s, heads * s * s)
         scores, sums = (
             time_unfused_product(
-                self._machine.products, self._device, batch_heads=heads, m=s, n=n, k=k, precision=train.precision
+                self._machine.products, self._device, batch_heads=heads, m=rows, n=n, k=k, precision=train.precision
             )
-            for n, k in ((s, d), (d, s))
+            for n, k in ((columns, d), (d, columns))
         )
-        square = heads * s * s
-        drop = 5 * square if program.dropout else 0
+        drop = 5 * square if program.dropout and not rsa else 0
         forward = Seconds(attention=scores + sums, memory=self._time_memory(3 * square, drop))
         backward = Seconds(attention=2 * (scores + sums), memory=self._time_memory(4 * square, drop))
         return forward, backward, forward
@@ -206,7 +187,8 @@ class ComputeCosts:
         h, tokens, norms = model.hidden, self._tokens, self._stream
         entry = self._count_entry(model.middle)
         shapes = (("column", model.qkv_width, h), ("row", h, h), ("column", entry, h), ("row", h, model.middle))
-        linear = [self._round_products(self._time_layer(*shape)) for shape in shapes]
+        faster = constants.FP8_SPEED if program.fp8 else 1.0
+        linear = [[seconds / faster for seconds in self._time_layer(*shape)] for shape in shapes]
         cast, cast_back = self._count_cast_bytes(shapes)
         there, back, again = self._time_core()
         wide = [12 * out * into // t for _, out, into in shapes]  # fp32 gradients: read, add, write

@@ -1,11 +1,8 @@
 """Workload of a prediction: the run settings that determine time, memory and traffic."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-from pydantic import BaseModel
 
 from hpcbench.contract.grid import Axes
 from hpcbench.contract.layout import Layout
@@ -17,15 +14,9 @@ from hpcbench.predict.fabric import GroupPlacement
 from hpcbench.predict.program import ENGINE, TrainingProgram
 
 BASELINE = NamedScheme(name="baseline", algorithm="native")
-UNPREDICTED: Mapping[type[BaseModel], frozenset[str]] = {Train: frozenset(("prune", "sparse_gradients"))}
-"""Settings that change the time, memory or traffic of a step, but that the model does not cover. Add a new setting
-here until the model covers it."""
-KNOWN: Mapping[type[BaseModel], frozenset[str]] = {
-    section: frozenset(section.model_fields) - UNPREDICTED.get(section, frozenset())
-    for section in (Model, Train, Layout)
-}
-"""Settings that the model covers or that do not change a step. A run that sets any other setting to a
-non-default value is refused."""
+UNPREDICTED = ("sparse_gradients", "prune")
+"""Fields of `Train` that change the time, memory or traffic of a step, but that the model does not cover. A run that
+sets one of them to a non-default value is refused. Add a new field of any section here until the model covers it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +122,9 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     ValueError
         The run has a setting that the model does not cover. The message contains the setting.
     """
-    for name, section in (("model", run.model), ("train", run.train), ("layout", run.layout)):
-        if unknown := find_unknown_setting(section):
-            raise ValueError(f"{name}.{unknown}: `hpcbench predict` does not cover this setting yet")
+    for name in UNPREDICTED:
+        if getattr(run.train, name) != Train.model_fields[name].get_default(call_default_factory=True):
+            raise ValueError(f"train.{name}: `hpcbench predict` does not cover this setting yet")
     if program is ENGINE and run.train.transport == "nccl":
         raise ValueError("train.transport nccl: `hpcbench predict` covers hpcbench's engine over MPI only")
     if changes := run.scheme.process_changes:
@@ -145,12 +136,3 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     elements = run.model.layer_weights / run.layout.tp
     train = program.adapt(run.train, layer_elements=elements)
     return Workload(run.model, train, run.layout, ranks_per_node, run.scheme, program, run.links)
-
-
-def find_unknown_setting(section: BaseModel) -> str | None:
-    """Return the first non-default field that the model does not cover, or None if all are covered."""
-    fields = type(section).model_fields
-    for name, field in fields.items():
-        if name not in KNOWN[type(section)] and getattr(section, name) != field.get_default(call_default_factory=True):
-            return name
-    return None

@@ -5,16 +5,9 @@ is the number of parameters on the rank plus padding.
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 MOMENTS = 2
 """Number of Adam moments, which are stored in the dtype of the master weights."""
-
-
-def count_published_bytes(stage: int, ranks: int) -> Fraction:
-    """Return the paper's bytes per parameter in mixed precision, with half-precision gradients and K = 12."""
-    unsharded = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
-    return unsharded + Fraction(16 - unsharded, ranks)
 
 
 def count_state_bytes(
@@ -62,11 +55,3 @@ def count_state_bytes(
     held[f"{home} gradients"] += 0 if in_place else piece * master
     held[f"{home} optimizer"] += (MOMENTS + (not in_place)) * piece * master
     return held
-
-
-def count_link_bytes(
-    stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
-) -> tuple[int, int]:
-    """Return the number of bytes per step on the host link with offload: gradients down, weights up."""
-    piece = sum(lengths) // ranks if stage else sum(lengths)
-    return piece * master * (micro_batches if stage >= 2 else 1), piece * master

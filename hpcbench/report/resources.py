@@ -9,7 +9,6 @@ from hpcbench.contract import events
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.training import UNFLUSHED
-from hpcbench.predict import schedule
 
 
 @dataclass(frozen=True)
@@ -149,4 +148,13 @@ def _compute_scheduled_idle(settings: LoggedSettings, stages: int) -> float | No
     replicas, chunks = settings.layout.dp, settings.layout.chunks
     if not batch or not micro or not replicas or min(batch, micro, replicas, chunks) < 1:
         return None
-    return schedule.compute_bubble(stages=stages, microbatches=batch // (micro * replicas), chunks=chunks)
+    return compute_bubble(stages=stages, microbatches=batch // (micro * replicas), chunks=chunks)
+
+
+def compute_bubble(*, stages: int, microbatches: int, chunks: int = 1) -> float:
+    """Return the idle fraction of a step if all parts take the same time and messages take no time.
+
+    The fraction is ``(p - 1) / (v m + p - 1)``. The ``(p - 1) / (v m)`` of arXiv 2104.04473 (section 2.2) is relative
+    to the time without the bubble. For GPipe and 1F1B, v = 1.
+    """
+    return (stages - 1) / (chunks * microbatches + stages - 1)

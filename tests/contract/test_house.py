@@ -36,7 +36,7 @@ LOGIN = ("settings", "rules", "events", "traffic", "report")
 """Parts of features that login nodes import."""
 NAME_FEATURES = {
     *("contract.training", "contract.layout", "contract.events", "study.idle"),
-    *("predict.buckets", "predict.calls", "predict.volume", "train.build", "train.__main__"),
+    *("predict.buckets", "predict.calls", "train.build", "train.__main__"),
     *("report.checks.notes", "report.quantities.catalogue", "report.tables"),
     *("report.tables.comparison", "report.formats.csv_rows"),
     *("programs.rank", "programs.network"),  # a program has no loop that an observer could follow

@@ -12,6 +12,7 @@ import cases
 import expert_cases
 import faults
 import parity_worker
+from counted_calls import Routed, count_counted_bytes
 from expert_faults import FAULTS
 from mpi4py import MPI
 from parity_worker import History
@@ -19,9 +20,7 @@ from parity_worker import History
 from hpcbench.contract.run import Run
 from hpcbench.parallel.experts import parcels
 from hpcbench.parallel.on_demand import in_backward
-from hpcbench.predict import volume
 from hpcbench.predict.calls import StepCalls
-from hpcbench.predict.experts import Routed
 from hpcbench.predict.memory import count_lasting_bytes
 from hpcbench.predict.workload import Workload
 from hpcbench.train.trainer import Trainer
@@ -77,7 +76,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
     counts = []
     for rank, routed in enumerate(KNOWN[run.model_dump_json()]):
         once, counted = (
-            volume.count_step_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
+            count_counted_bytes(run.model, run.train, run.layout, rank, routed=each) for each in (NOBODY, routed)
         )
         total = Counter({key: steps * once.get(key, 0) + counted[key] - once.get(key, 0) for key in counted})
         counts.append({" ".join(key): nbytes for key, nbytes in total.items() if nbytes})

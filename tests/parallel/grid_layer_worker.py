@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from grid_weights import count_weights
+from grid_weights import count_backward_elements, count_forward_elements, count_weights
 from mpi4py import MPI
 from torch import Tensor
 
@@ -147,8 +147,8 @@ def foretold(layout: Layout, model: Model, rows: int) -> dict[str, dict[str, int
     for name, products in used.items():
         total = Counter[tuple[str, ...]]()
         for layer in products:
-            total += predicted.count_forward_elements(layout.grid, layer)
-            total += predicted.count_backward_elements(layout.grid, layer)
+            total += count_forward_elements(layout.grid, layer)
+            total += count_backward_elements(layout.grid, layer)
         expected[name] = {" ".join(key): 8 * n for key, n in total.items() if n}
     return expected
 

@@ -1,11 +1,19 @@
-"""Number of parameters on a rank of a tensor grid, in closed form: an oracle for the layout of buckets."""
+"""Number of parameters on a rank of a tensor grid, in closed form, and number of elements that its layers send."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from hpcbench.contract.grid import Grid
+from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.training import Model
-from hpcbench.predict.grid import list_block_products
+from hpcbench.predict.grid import (
+    GridProduct,
+    MatrixMove,
+    list_backward_moves,
+    list_block_products,
+    list_forward_moves,
+)
 
 
 def count_weights(grid: Grid, model: Model, layers: int, *, first: bool, last: bool, seq_len: int) -> int:
@@ -34,3 +42,20 @@ def _count_each_weight(
         yield count("positions", "weight", seq_len, h) if model.positions == "learned" else 0
     if last and not (model.tied and first):
         yield count("head", "weight", model.vocab, h)
+
+
+def count_forward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
+    """Return the number of elements that a rank sends in the forward pass, by channel."""
+    return _count_elements(grid, list_forward_moves(grid, layer))
+
+
+def count_backward_elements(grid: Grid, layer: GridProduct) -> Counter[Traffic]:
+    """Return the number of elements that a rank sends in the backward pass, by channel."""
+    return _count_elements(grid, list_backward_moves(grid, layer))
+
+
+def _count_elements(grid: Grid, sends: list[MatrixMove]) -> Counter[Traffic]:
+    sent = Counter[Traffic]()
+    for traffic, _, elements in sends:
+        sent[traffic] += (grid.sizes[traffic[3]] - 1) * elements
+    return sent

@@ -14,6 +14,7 @@ import numpy as np
 import parity_worker
 import row_cases
 import torch
+from counted_calls import SentRows, count_counted_bytes
 from mpi4py import MPI
 from parity_worker import History
 from row_cases import SPARSE
@@ -31,8 +32,6 @@ from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.parallel.sparse import measure
 from hpcbench.parallel.sparse.reduction import ByRows
-from hpcbench.predict import volume
-from hpcbench.predict.rows import SentRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
@@ -110,7 +109,7 @@ def predicted(run: Run, steps: int) -> list[dict[str, int]]:
                 sum(row_count.reductions for row_count in each),
                 each[0].gathered,
             )
-            by_channel = volume.count_step_bytes(run.model, run.train, layout, rank, rows=rows)
+            by_channel = count_counted_bytes(run.model, run.train, layout, rank, rows=rows)
             total.update({" ".join(key): nbytes for key, nbytes in by_channel.items()})
         predictions.append(dict(+total))
     return predictions

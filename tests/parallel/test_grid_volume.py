@@ -1,7 +1,7 @@
 """Tests that the bytes and memory of tensor grids match formulas derived by hand from the papers' algorithms."""
 
 import pytest
-from grid_weights import count_weights
+from grid_weights import count_backward_elements, count_forward_elements, count_weights
 from runs import MODELS, TRAIN
 
 from hpcbench.contract.grid import make_grid
@@ -9,7 +9,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.predict import grid as grids
 from hpcbench.predict import volume
-from hpcbench.predict.buckets import list_buckets
+from hpcbench.predict.calls import StepCalls
 
 M, H = 8192, 4096
 """Number of rows and hidden size of the worked example."""
@@ -20,8 +20,8 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
     grid = make_grid(mode, ranks, depth)
     total = 0
     for layer in grids.list_block_products(rows, Model(layers=1, hidden=hidden, heads=1)):
-        total += sum(grids.count_forward_elements(grid, layer).values())
-        total += sum(grids.count_backward_elements(grid, layer).values())
+        total += sum(count_forward_elements(grid, layer).values())
+        total += sum(count_backward_elements(grid, layer).values())
         total += 2 * (depth - 1) * grids.count_held(grid, grid.products[layer.word].w, layer) // depth
     return total
 
@@ -68,17 +68,13 @@ def test_closed_forms_of_a_linear_layer(q, depth):
             continue
         grid = make_grid(mode, depth * q * q, depth)
         layer = grids.GridProduct("column", {"M": m, "K": k, "N": n})
-        forward, backward = (
-            sum(f(grid, layer).values()) for f in (grids.count_forward_elements, grids.count_backward_elements)
-        )
+        forward, backward = (sum(f(grid, layer).values()) for f in (count_forward_elements, count_backward_elements))
         assert forward * q * q == (q - 1) * (m * k // depth + k * n)
         assert backward == 2 * forward
     cube = make_grid("3d", q**3)
     for word in ("column", "row", "head"):
         layer = grids.GridProduct(word, {"M": m, "K": k, "N": n})
-        forward, backward = (
-            sum(f(cube, layer).values()) for f in (grids.count_forward_elements, grids.count_backward_elements)
-        )
+        forward, backward = (sum(f(cube, layer).values()) for f in (count_forward_elements, count_backward_elements))
         assert forward * q**3 == (q - 1) * (m * k + k * n + m * n)
         assert backward == forward
 
@@ -117,4 +113,4 @@ def test_weights_on_a_rank_are_those_of_its_buckets(layout):
         layers = sum(len(part) for part in layout.layers_of(model.layers)[stage :: layout.pp])
         ends = {"first": stage == 0, "last": stage == layout.pp - 1}
         held = count_weights(layout.grid, model, layers, **ends, seq_len=TRAIN.seq_len)
-        assert held == sum(bucket.filled for bucket in list_buckets(model, TRAIN, layout, rank))
+        assert held == sum(bucket.filled * count for bucket, count in StepCalls(model, TRAIN, layout, rank).buckets)

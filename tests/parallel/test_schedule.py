@@ -6,7 +6,7 @@ from schedule_oracle import StalledScheduleError, count_alive_by_formula, simula
 from hpcbench.contract.layout import Layout
 from hpcbench.parallel.schedule import SCHEDULES, Action, forward_only, interleaved, one_f_one_b
 from hpcbench.predict import activations
-from hpcbench.predict.schedule import compute_bubble
+from hpcbench.report.resources import compute_bubble
 
 GRID = [
     (name, stages, microbatches, 1)

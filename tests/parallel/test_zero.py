@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
+from published_zero import count_published_bytes
 from runs import run_of
 
 from hpcbench.comm.progress import Progress
@@ -189,8 +190,8 @@ def test_states_compared_with_the_published_formulas(ranks):
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():
         held = sum(zero.count_state_bytes(stage, [n], ranks, parameter=2, master=4).values())
-        assert held == n * (zero.count_published_bytes(stage, ranks) + difference)
-    assert [zero.count_published_bytes(stage, 64) for stage in range(4)] == [
+        assert held == n * (count_published_bytes(stage, ranks) + difference)
+    assert [count_published_bytes(stage, 64) for stage in range(4)] == [
         16,
         4 + Fraction(12, 64),
         2 + Fraction(14, 64),

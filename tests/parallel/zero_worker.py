@@ -14,6 +14,7 @@ from faults import divided_twice, own_piece_exact
 from mpi4py import MPI
 from parity import meet
 from parity_worker import WORLD, errors, train
+from published_zero import count_link_bytes
 from runs import SCHEMES, label, run_of
 from torch import Tensor
 
@@ -172,7 +173,7 @@ def measure(run: Run, comm: MPI.Comm, parts: int) -> dict[str, Any]:
     sent = {(c.dimension.value, c.phase.value, c.kind.value): c.counters for c in trainer.policy.channels}
     counted = {key: counters.message_bytes for key, counters in sent.items() if counters.message_bytes}
     link = [data.link.down_bytes, data.link.up_bytes] if data.link else None
-    down, up = predict.count_link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
+    down, up = count_link_bytes(zero, lengths, ranks, master=master, micro_batches=parts)
     first = up if zero == 3 else 0  # the weights that the first forward pass gathers
     gathered = [sent.get(("ZERO", phase, "PARAM")) for phase in ("FORWARD", "BACKWARD")]
     return {

@@ -23,11 +23,12 @@ from hpcbench.predict.command import predict_study
 from hpcbench.predict.memory_check import check_memory
 from hpcbench.predict.parameter_server import predict_step_time
 from hpcbench.predict.plots import draw_figures
-from hpcbench.predict.prediction_file import NAME, read_predictions
+from hpcbench.predict.prediction_file import NAME
 from hpcbench.predict.program import load_program, read_table
 from hpcbench.predict.results import describe_break_even, predict_and_show
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
+from hpcbench.report.predictions import read_predictions
 from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import load_study
 

@@ -1,13 +1,14 @@
 """Tests of memory, traffic and operations of layers with experts, compared with numbers computed by hand."""
 
 import pytest
+from counted_calls import Routed, count_counted_bytes
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.training import Model
 from hpcbench.predict import flops, volume
-from hpcbench.predict.buckets import list_buckets
-from hpcbench.predict.experts import Routed, describe_experts
+from hpcbench.predict.calls import StepCalls
+from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.workload import Workload, make_train
 
@@ -20,7 +21,7 @@ MLP = 8 * H * H + 5 * H
 
 
 def held(model, layout, rank=0):
-    return sum(bucket.filled for bucket in list_buckets(model, TRAIN, layout, rank))
+    return sum(bucket.filled * count for bucket, count in StepCalls(model, TRAIN, layout, rank).buckets)
 
 
 @pytest.mark.parametrize(("dp", "ep", "shared"), [(8, 1, False), (8, 2, False), (8, 8, True)])
@@ -112,7 +113,7 @@ def test_bytes_of_dispatch_and_combine():
 def test_bytes_without_drops_are_those_of_the_counts():
     model = MODEL.changed(experts=EXPERTS.changed(drop="none"))
     layout = Layout(dp=4, ep=4)
-    sent = volume.count_step_bytes(model, TRAIN, layout, 1, routed=Routed(sent=100, received=70, computed=90))
+    sent = count_counted_bytes(model, TRAIN, layout, 1, routed=Routed(sent=100, received=70, computed=90))
     assert sent["EP", "FORWARD", "ACT"] == sent["EP", "BACKWARD", "GRAD"] == 170 * H * 4
     balanced = volume.count_step_bytes(model, TRAIN, layout, 1)
     assert balanced["EP", "FORWARD", "ACT"] == 2 * 4 * 2 * (2 * 64 * 2 * H * 4 * 3 // 4)

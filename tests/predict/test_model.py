@@ -5,13 +5,16 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from published_zero import count_published_bytes
 from small_runs import RUN
 
+from hpcbench.bench.gemm import leave_each_out
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
-from hpcbench.predict import volume, zero
+from hpcbench.features.prune.settings import Prune
+from hpcbench.predict import volume
 from hpcbench.predict.activations import count_layer_bytes
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import find_break_even
@@ -20,7 +23,7 @@ from hpcbench.predict.memory import predict_memory, suggest_remedy
 from hpcbench.predict.prediction import predict, scale_to_ranks
 from hpcbench.predict.products import MeasuredProduct, interpolate, read_published
 from hpcbench.predict.step import StepModel
-from hpcbench.predict.workload import KNOWN, Workload, find_unknown_setting, make_train, make_workload
+from hpcbench.predict.workload import Workload, make_train, make_workload
 
 MODEL = Model(
     name="small",
@@ -39,7 +42,7 @@ WAYS = ("ring", "rsa", "ulysses")
 
 
 def machine(gbit: float = 400, gpu: str = "A100") -> Machine:
-    result = make_gpu_machine(gpu, gpus_per_node=4, node_gbit=gbit)
+    result = make_gpu_machine(gpu, node_gbit=gbit)
     assert result
     return result
 
@@ -128,7 +131,7 @@ def test_break_even_is_where_both_lines_cross() -> None:
 
 def test_memory_of_gpt_3_is_as_published() -> None:
     """With 16 bytes per parameter, 2.8 TB are divided over 1,024 GPUs by ZeRO-3."""
-    assert float(zero.count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
+    assert float(count_published_bytes(0, 1)) * 175e9 == pytest.approx(2.8e12)
     model = Model(
         name="gpt-3",
         layers=96,
@@ -210,20 +213,16 @@ def test_more_ranks_are_more_replicas() -> None:
 
 
 @pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 41), (Layout, 10)])
-def test_what_the_model_lacks_is_refused_by_name(section: type[Section], fields: int) -> None:
+def test_every_setting_is_covered_or_refused(section: type[Section], fields: int) -> None:
     """All settings except sparse gradients and weights are supported."""
-    assert set(KNOWN[section]) == set(section.model_fields) - {"sparse_gradients", "prune"}
     assert len(section.model_fields) == fields, "a new setting: model it, or add it to UNPREDICTED"
 
-    class Tomorrow(section):  # type: ignore[misc, valid-type]
-        tomorrow: int = 1
 
-    needed = {"layers": 2, "hidden": 64, "heads": 2, "steps": 20, "global_batch": 8}
-    given = {name: value for name, value in needed.items() if name in section.model_fields}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(KNOWN, Tomorrow, KNOWN[section])  # type: ignore[arg-type]
-        assert find_unknown_setting(Tomorrow(**given)) is None
-        assert find_unknown_setting(Tomorrow(**given, tomorrow=8)) == "tomorrow"
+@pytest.mark.parametrize(("name", "value"), [("sparse_gradients", "always"), ("prune", Prune(pattern="2:4"))])
+def test_settings_that_the_model_lacks_are_refused_by_name(name: str, value: object) -> None:
+    run = RUN.changed(train=RUN.train.model_copy(update={name: value}))
+    with pytest.raises(ValueError, match=rf"train\.{name}: `hpcbench predict` does not cover"):
+        make_workload(run, ranks_per_node=4)
 
 
 def test_messages_over_nccl_are_refused() -> None:
@@ -245,7 +244,7 @@ def test_products_between_measured_ones() -> None:
 def test_a_products_time_is_known_from_the_others(family: str) -> None:
     table = read_published(family)
     assert table and table.basis is InputBasis.ELSEWHERE and table.source
-    left = [abs(error) for error in table.list_left_out_errors(least_flops=1e11)]
+    left = [abs(error) for error in leave_each_out(dict(table.points)["fwd"], table.units, least_flops=1e11)]
     assert len(left) > 40 and sum(left) / len(left) < 0.07
 
 

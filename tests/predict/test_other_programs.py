@@ -24,7 +24,7 @@ GPT = Model(layers=8, hidden=4096, heads=32, vocab=51200, positions="learned", p
 
 
 def machine(gbit: float = 400) -> Machine:
-    built = make_gpu_machine("A100", gpus_per_node=8, node_gbit=gbit)
+    built = make_gpu_machine("A100", node_gbit=gbit)
     assert built
     return built
 
@@ -142,7 +142,7 @@ def test_every_device_has_a_chip_and_sources() -> None:
 
 
 def test_products_of_a_device_scale_with_its_share() -> None:
-    h100 = make_gpu_machine("H100", gpus_per_node=8, node_gbit=3200)
+    h100 = make_gpu_machine("H100", node_gbit=3200)
     assert h100
     slower = replace(h100, device=replace(h100.device, product_share=0.5))
     item = workload("fsdp", Layout())

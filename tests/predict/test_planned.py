@@ -29,13 +29,13 @@ N = 1 << 13
 def of_pairs() -> core_costs.CoreCosts:
     """Links with 1 ms and 1 ns per byte. Planned calls take `CALL_S` longer."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
-    calls = (("send", (((2, False), message), ((2, True), message))),)
+    calls = {"send": {(2, False): message, (2, True): message}}
     return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)
 
 
 def costing(layout: Layout) -> Costing:
     train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision="fp32", zero=1)
-    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
     shared = replace(bare, fabric=replace(bare.fabric, core_costs=of_pairs()))
     return Costing(Workload(Model(layers=2, hidden=256, heads=8), train, layout, 2, INT8), shared, SPEEDS)
 
@@ -68,7 +68,7 @@ def speed(tmp_path: Path) -> Callable[..., CodecSpeed]:
         table = {"schema": 1, "within": link, "between": link, "codecs": {"bf16": clock}, "native": [],
                  "ranks_per_node": [2] * 4, **more}  # fmt: skip
         (tmp_path / "network.json").write_text(json.dumps(table))
-        bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+        bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
         machine = replace(bare, shared_cores=CORES if shared else None)
         return apply_tables(machine, read_tables(tmp_path, asked_for=True), "fp32")[1]["bf16"]
 

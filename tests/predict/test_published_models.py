@@ -5,7 +5,7 @@ import pytest
 from hpcbench.contract.layout import Layout, find_model_misfit
 from hpcbench.contract.training import Model
 from hpcbench.predict import flops
-from hpcbench.predict.buckets import list_buckets
+from hpcbench.predict.calls import StepCalls
 from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.workload import make_train
 from hpcbench.study import presets
@@ -40,7 +40,8 @@ PUBLISHED = {
 def test_the_published_number_of_parameters(name: str) -> None:
     model = load(name)
     assert count_parameters(model) == PUBLISHED[name]
-    assert sum(bucket.filled for bucket in list_buckets(model, TRAIN, Layout(), 0)) == PUBLISHED[name]
+    buckets = StepCalls(model, TRAIN, Layout(), 0).buckets
+    assert sum(bucket.filled * count for bucket, count in buckets) == PUBLISHED[name]
 
 
 def test_gpt_neox_20b() -> None:

@@ -24,7 +24,7 @@ def workload(sync, **settings):
 
 @pytest.fixture(scope="module")
 def machine():
-    return make_gpu_machine("A100", gpus_per_node=1, node_gbit=100)
+    return make_gpu_machine("A100", node_gbit=100)
 
 
 def by_clocks(turns, bound, steps):

@@ -106,7 +106,7 @@ def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
         make_train(global_batch=2, micro_batch=2, seq_len=128, precision="fp32"),
         *(Layout(tp=2), 2, NamedScheme(name="int8", algorithm="encoded", default="int8:256")),
     )
-    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
     call = PredictedCall(("TP", "FORWARD", "ACT"), "all-reduce", 1 << 16, 4, "tp")
     cheap, dear = (
         Costing(coded, replace(bare, fabric=replace(bare.fabric, core_costs=replace(work(), call_s=s)))) for s in (0, 1)
@@ -157,7 +157,7 @@ def test_a_stage_that_waits_takes_a_part_of_the_core_of_one_that_computes() -> N
 def machine(directory: Path, tables: dict[str, Any]) -> Machine:
     for name, table in tables.items():
         (directory / name).write_text(json.dumps(table))
-    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
     return apply_tables(replace(bare, shared_cores=CORES), read_tables(directory, asked_for=True), "fp32")[0]
 
 
@@ -359,7 +359,7 @@ def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks
 
     If each rank sends to each other rank, 12/7 of a ring's bytes cross nodes.
     """
-    bare = make_cpu_machine("hosts", cores=1, ranks_per_node=2, memory_bytes=None, node_gbit=1.0).fabric
+    bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0).fabric
     reference = (("reduce-scatter", 12 / 7), ("all-gather", 1.0), ("all-reduce", 1.5))
     fabric = replace(bare, library=reference, library_place=GroupPlacement(4, 2))
     factors = [

@@ -30,8 +30,8 @@ GRIDS = [
 ]
 
 
-def machine(gbit: float = 400, gpu: str = "A100", per_node: int = 4) -> Machine:
-    result = make_gpu_machine(gpu, gpus_per_node=per_node, node_gbit=gbit)
+def machine(gbit: float = 400, gpu: str = "A100") -> Machine:
+    result = make_gpu_machine(gpu, node_gbit=gbit)
     assert result
     return result
 
@@ -110,7 +110,7 @@ def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
             assert total[name] / layout.tp < parts[name] < 3 * total[name] / layout.tp
 
 
-H100 = machine(gpu="H100", per_node=8)
+H100 = machine(gpu="H100")
 
 
 def costs(item: Workload) -> ComputeCosts:

@@ -25,7 +25,7 @@ def workload(schedule, m=M, **settings):
 
 @pytest.fixture(scope="module")
 def machine():
-    return make_gpu_machine("A100", gpus_per_node=8, node_gbit=200)
+    return make_gpu_machine("A100", node_gbit=200)
 
 
 @pytest.mark.parametrize("schedule", ["pipedream", "pipedream-2bw"])

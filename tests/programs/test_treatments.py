@@ -128,7 +128,7 @@ def test_a_program_is_carried_out_like_the_engine(group: dist.ProcessGroup, stat
 def test_the_predictor_plans_like_the_engine(stated: dict[str, Any], precision: str) -> None:
     scheme = accepted(stated)
     train = make_train(global_batch=8, micro_batch=1, seq_len=128, precision=precision)
-    machine = make_cpu_machine("hosts", cores=2, ranks_per_node=2, memory_bytes=None, node_gbit=1.0)
+    machine = make_cpu_machine("hosts", cores=2, memory_bytes=None, node_gbit=1.0)
     workload = Workload(Model(layers=2, hidden=256, heads=8), train, Layout(dp=RANKS), 2, scheme)
     costing = Costing(workload, machine)
     for traffic in [*list_possible_traffic(), ("EXACT", "STEP", "OPTIM")]:

@@ -10,11 +10,12 @@ from report_tables import entries
 
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.plot_style import styled
-from hpcbench.predict.prediction_file import NAME, read_network_times, read_predictions
+from hpcbench.predict.prediction_file import NAME
 from hpcbench.predict.store import store_prediction
 from hpcbench.present.figures import drawn
 from hpcbench.report.build import build
 from hpcbench.report.plots.over_bandwidth import plot_gain_over_bandwidth
+from hpcbench.report.predictions import read_network_times, read_predictions
 from hpcbench.report.sections import read
 from hpcbench.resources import data_dir
 from hpcbench.study.expand import expand

@@ -326,7 +326,7 @@ def log_of(run: contract.Run) -> list[Any]:
 
 
 def prediction_of(run: contract.Run) -> Any:
-    machine = make_gpu_machine("A100", gpus_per_node=4, node_gbit=100)
+    machine = make_gpu_machine("A100", node_gbit=100)
     assert machine is not None
     (prediction,) = predict("", [("x", make_workload(run, ranks_per_node=4))], machine, baseline="x")
     return prediction.to_json(peak=1e12)

@@ -11,6 +11,7 @@ import pytest
 import small_runs
 import torch
 from mpi4py import MPI
+from published_zero import count_link_bytes
 from small_runs import TRAIN
 
 from hpcbench.comm.progress import Progress
@@ -82,7 +83,7 @@ def test_transfers_over_the_hosts_link_and_lasting_memory_are_as_predicted(corpu
     logged = logged_with(trainer)
     lengths = [piece.bucket.values.numel() for piece in trainer.data_parallel.pieces]
     assert len(lengths) > 1
-    down, up = predicted.count_link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
+    down, up = count_link_bytes(zero, lengths, 1, master=4, micro_batches=micro_batches)
     crossed = logged["traffic"]
     steps = crossed["to_step"] - crossed["from_step"] + 1
     assert steps == 3

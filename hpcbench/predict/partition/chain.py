@@ -19,30 +19,20 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class ChainLayer:
-    """One layer of the chain, on one rank.
-
-    Attributes
-    ----------
-    seconds
-        Seconds of the forward and backward passes of one micro-batch.
-    weight_bytes
-        Bytes of its gradients in messages.
-    out_bytes
-        Bytes that it sends to the next layer for one micro-batch.
-    kept_bytes
-        Bytes of one micro-batch that it keeps until the backward pass.
-    version_bytes
-        Bytes of one version of its weights.
-    state_bytes
-        Bytes of gradients and optimizer state, which exist once.
-    """
+    """One layer of the chain, on one rank."""
 
     seconds: float
+    """Seconds of the forward and backward passes of one micro-batch."""
     weight_bytes: float = 0.0
+    """Bytes of its gradients in messages."""
     out_bytes: float = 0.0
+    """Bytes that it sends to the next layer for one micro-batch."""
     kept_bytes: float = 0.0
+    """Bytes of one micro-batch that it keeps until the backward pass."""
     version_bytes: float = 0.0
+    """Bytes of one version of its weights."""
     state_bytes: float = 0.0
+    """Bytes of gradients and optimizer state, which exist once."""
 
 
 @dataclass(frozen=True)
@@ -64,41 +54,28 @@ PLAIN = Coding()
 
 @dataclass(frozen=True)
 class LinkLevel:
-    """Units of one kind that are connected by links of one kind: the ranks of a node, or nodes.
-
-    Attributes
-    ----------
-    units
-        Number of units. On the lowest level a unit is a rank. On other levels a unit is the entire next lower level.
-    bytes_per_s
-        Bandwidth of a unit's link in one direction in bytes per second.
-    """
+    """Units of one kind that are connected by links of one kind: the ranks of a node, or nodes."""
 
     units: int
+    """Number of units. On the lowest level a unit is a rank. On other levels a unit is the entire next lower level."""
     bytes_per_s: float
+    """Bandwidth of a unit's link in one direction in bytes per second."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Links, codecs and memory for which a model is partitioned.
-
-    Attributes
-    ----------
-    levels
-        Levels from the lowest: links within a node, then links between nodes.
-    activations, gradients
-        Codecs for messages across boundaries, and for gradient sums.
-    memory_bytes
-        Memory of one rank, or None for no limit.
-    syncs
-        Number of gradient sums per micro-batch: 1 for PipeDream, 1/m with m micro-batches per step.
-    """
+    """Links, codecs and memory for which a model is partitioned."""
 
     levels: Sequence[LinkLevel]
+    """Levels from the lowest: links within a node, then links between nodes."""
     activations: Coding = PLAIN
+    """Codec for messages across boundaries."""
     gradients: Coding = PLAIN
+    """Codec for gradient sums."""
     memory_bytes: float | None = None
+    """Memory of one rank, or None for no limit."""
     syncs: float = 1.0
+    """Number of gradient sums per micro-batch: 1 for PipeDream, 1/m with m micro-batches per step."""
 
     @property
     def ranks(self) -> int:

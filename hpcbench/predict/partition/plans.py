@@ -6,8 +6,7 @@ recomputation that fits into the memory, and returns the plan with the most samp
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from hpcbench.errors import UserError
 from hpcbench.predict.cost import CodecSpeed
@@ -44,10 +43,6 @@ class Plans:
     """Best layout for each number of stages, fastest first."""
     two_buffers: EvenPlan | None
     """The best plan with two versions, or None if no plan fits."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plans as plain data."""
-        return asdict(self)
 
 
 def plan_stages(

@@ -36,6 +36,7 @@ class Reach:
     """
 
     def __init__(self, chain: LayerChain, setting: Setting) -> None:
+        assert setting.memory_bytes is not None
         self._chain, self._limit = chain, setting.memory_bytes
         self._levels = setting.levels
         self._below = [math.prod(level.units for level in setting.levels[:k]) for k in range(len(setting.levels))]
@@ -76,4 +77,4 @@ class Reach:
         return self._longest[j, versions]
 
     def _fits(self, i: int, j: int, versions: int) -> bool:
-        return self._limit is None or self._chain.count_memory(i, j, alive=versions, versions=versions) <= self._limit
+        return self._chain.count_memory(i, j, alive=versions, versions=versions) <= self._limit

@@ -90,7 +90,7 @@ class Solver:
             if level == 0:
                 stages[:0] = [StageCut(split, j, best.units * replicas)]
             else:
-                after = self._count_behind_replica(level, units, best.units, behind)
+                after = self._count_behind(level, units, behind) / best.units
                 inner = self._setting.levels[level - 1].units
                 stages[:0] = self._list_stages(level - 1, split, j, inner, after, replicas * best.units)
             j, units = split, units - best.units
@@ -140,10 +140,6 @@ class Solver:
                         best = _Best(seconds, split - i, last)
         return best if math.isfinite(best.seconds) else _NONE
 
-    def _count_behind_replica(self, level: int, units: int, replicas: int, behind: float) -> float:
-        """Return the ranks behind a unit's last rank, for each of the `replicas` replicas that end at unit `units`."""
-        return self._count_behind(level, units, behind) / replicas if self._reach is not None else 0.0
-
     def _count_behind(self, level: int, units: int, behind: float) -> float:
         """Return the ranks behind the level's first `units` units."""
         return (self._setting.levels[level].units - units) * self._below[level] + behind
@@ -160,7 +156,7 @@ class Solver:
         factor = setting.sync_factor(replicas, setting.levels[level])
         weights, end = chain.weights, chain.weights[j]
         if level:
-            below, inner = self._count_behind_replica(level, units, replicas, behind), setting.levels[level - 1].units
+            below, inner = self._count_behind(level, units, behind) / replicas, setting.levels[level - 1].units
             for i in begins:
                 sync = factor * (end - weights[i])
                 if sync > most * replicas:

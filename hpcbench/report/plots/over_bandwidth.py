@@ -4,10 +4,11 @@ from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
-from hpcbench.predict.prediction_file import StoredNetworkTime, format_cell, read_network_times
+from hpcbench.predict.prediction_file import format_cell
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
+from hpcbench.report.predictions import StoredNetworkTime, read_network_times
 
 _FACTORS = tuple(10 ** (k / 10 - 1.5) for k in range(31))
 """Multiples of the machine's bandwidth, from 0.03 to 30."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from hpcbench.collect.submission import Submission
 from hpcbench.predict.basis import InputBasis
-from hpcbench.predict.prediction_file import StoredStep, format_cell, read_predictions
+from hpcbench.predict.prediction_file import format_cell
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
 from hpcbench.report.columns import SCHEME, make_scheme_column
 from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.predictions import StoredStep, read_predictions
 from hpcbench.report.titles import write_title
 
 
