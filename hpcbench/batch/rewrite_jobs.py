@@ -48,8 +48,8 @@ def check_sets(sets: Sequence[str]) -> None:
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
-                f"--set {show(text)}: retry repeats the same runs and sets only {', '.join(_LIMITS)}: "
-                "submit the study with this setting"
+                f"--set {show(text)}: retry repeats the same runs and can change only {', '.join(_LIMITS)}: submit the "
+                "study with this setting"
             )
 
 

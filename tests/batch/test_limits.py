@@ -50,12 +50,12 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
     ("name", "text", "says"),
     [
         ("summit", "nodes: 45\nwalltime: 2h1m\n",
-         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes "
+         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h for jobs of up to 45 nodes "
          "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more "
          "for up to 6h"),
         ("summit", "nodes: 46\nwalltime: 6h1s\n", "shorten it to 6h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
-        ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h to jobs of up to 45 nodes"),
+        ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h for jobs of up to 45 nodes"),
         ("summit", "nodes: 4609\nwalltime: 2h\n",
          "s.yaml:6: nodes: 4609: queue batch of summit takes at most 4608 (olcf-user-docs"),
         ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",

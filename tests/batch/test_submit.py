@@ -186,7 +186,7 @@ def test_a_directory_that_takes_no_files_is_refused(
     else:
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: exec("raise OSError(30, 'Read-only file system')"))
     with pytest.raises(
-        UserError, match=r"results: (is not writable|Read-only file system): name one of your directories with --out"
+        UserError, match=r"results: (is not writable|Read-only file system): choose one of your directories with --out"
     ):
         submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
 
@@ -272,10 +272,10 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.executable", str(fake.directory / "python"))
     monkeypatch.setenv("PATH", str(fake.directory))
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
-    with pytest.raises(UserError, match=r"no mpiexec next to .* or on PATH: install an MPI"):
+    with pytest.raises(UserError, match=r"mpiexec is neither next to .* nor on PATH: install an MPI"):
         submit(fake.study, Options(site=str(fake.site)))
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
-    with pytest.raises(UserError, match=r"no my-launcher next to .* or on PATH: correct launcher.program"):
+    with pytest.raises(UserError, match=r"my-launcher is neither next to .* nor on PATH: correct launcher.program"):
         submit(fake.study, Options(site=str(fake.site)))
     launcher = fake.directory / "my-launcher"
     launcher.write_text("#!/bin/sh\n", encoding="utf-8")
@@ -312,7 +312,8 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
     fake.write_study(pairing="none")
     root = submit(fake.study, Options(site=str(fake.site))).root
     with pytest.raises(
-        UserError, match=r"matches no run: no run can match two conditions on scheme: write scheme=a\|b for either"
+        UserError,
+        match=r"matches no run: no run can match two conditions on scheme: write scheme=a\|b to match either value",
     ):
         cancel(root, "scheme=mzhybrid,scheme=naive-zfp8")
     assert cancel(root, "scheme=mzhybrid|naive-zfp8") == "2 jobs: ended"
@@ -324,7 +325,9 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
 def test_a_job_with_other_runs_is_not_cancelled_for_one(fake: Fake) -> None:
     fake.acts({"baseline": "wait"})
     root = submit(fake.study, Options(site=str(fake.site))).root
-    with pytest.raises(UserError, match=r"job j0001-r1 ends as a whole, and its run r1-baseline is not over"):
+    with pytest.raises(
+        UserError, match=r"does not select run r1-baseline of job j0001-r1, but a job can only be cancelled " r"as"
+    ):
         cancel(root, "scheme=mzhybrid")
     cancel(root)
     wait_until_over(root)

@@ -197,7 +197,7 @@ def test_damaged_status_files_are_ignored(tmp_path: Path) -> None:
 
 def test_the_newest_submission_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for message in ("no submission here",):
+    for message in ("no submission found here",):
         with pytest.raises(UserError, match=message):
             find_root(None)
     for name in ("a/002", "a/010", "b/001", "a/dry-run/099"):

@@ -127,7 +127,7 @@ def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres:
     site = site_of(text, tmp_path)
     assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (4, model, "gres")
     assert _MARKED_GPUS.search(text)
-    assert f"for one write {advice}" in " ".join(text.replace("#", "").split())
+    assert f"to use one of them, write {advice}" in " ".join(text.replace("#", "").split())
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: P
     site = site_of(text, tmp_path)
     assert (site.node.cores, site.node.gpus, site.queues["debug"].max_nodes) == (128, 4, 5)
     assert site.node.memory_gb == 498, "the smallest memory of nodes that differ only in memory"
-    assert "debug: it also contains other nodes: 100 nodes, 64 cores" in " ".join(text.split())
+    assert "debug: it also contains 100 nodes, 64 cores" in " ".join(text.split())
 
 
 def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
     assert answering(seen) is None
     check = find_check(check_schedulers(seen, "lsf"), "scheduler lsf")
     assert check.health is health and check.failed
-    assert "lsid answers, but not the daemon that takes jobs" in check.fact
+    assert "lsid answers, but the daemon that accepts jobs does not" in check.fact
 
 
 def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> None:

@@ -256,7 +256,9 @@ def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.Monke
     study = load_study(tmp_path / "s.yaml").study
     assert isinstance(study, ProgramStudy)
     assert (study.site, study.program.directory) == (f"{tmp_path}/site.yaml", f"{tmp_path}/x")
-    with pytest.raises(UserError, match=rf"study.yaml:2: {tmp_path}/site.yaml: no such file \(relative paths start"):
+    with pytest.raises(
+        UserError, match=rf"study.yaml:2: {tmp_path}/site.yaml: no such file \(paths are relative to " rf"the"
+    ):
         load_site("~/site.yaml", "study.yaml:2")
     with pytest.raises(UserError, match=r"--site: ~nobody-here/site\.yaml: no such file"):
         load_site("~nobody-here/site.yaml")

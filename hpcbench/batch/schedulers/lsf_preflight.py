@@ -53,7 +53,9 @@ def _of_queue(queue: str) -> Iterator[str]:
         )
     status = _status(answer.out, queue)
     if status.startswith("Closed"):
-        raise UserError(f"bqueues: queue {queue} accepts no jobs ({status}): set queue: in the study, or wait")
+        raise UserError(
+            f"bqueues: queue {queue} accepts no jobs ({status}): set queue: in the study to another queue, or wait"
+        )
     if status.startswith("Open:Inact"):
         yield f"queue {queue} accepts jobs but starts none at the moment ({status})"
 

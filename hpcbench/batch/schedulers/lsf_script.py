@@ -49,9 +49,9 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.job_name):
-            raise ValueError(f"job name {self.job_name!r}: use only letters, digits and . _ -, at most 64")
+            raise ValueError(f"job name {self.job_name!r}: use at most 64 letters, digits and . _ -")
         if self.hand_in not in ("stdin", "file"):
-            raise ValueError(f"hand_in {self.hand_in!r}: stdin or file")
+            raise ValueError(f"hand_in {self.hand_in!r}: must be stdin or file")
         for option in self.refuses:
             if option not in ("-wa", "-wt"):
                 raise ValueError(f"refuses: {option!r}: only -wa and -wt can be left out")
@@ -65,7 +65,7 @@ class Parameters:
         for option, value in self.additional_parameters.items():
             if not re.fullmatch(r"--?[A-Za-z][\w-]*", option) or not str(value).isprintable():
                 raise ValueError(
-                    f"additional_parameters: {option!r}: {value!r}: must be an option with a value of one line"
+                    f"additional_parameters: {option!r}: {value!r}: must be an option and a value on one line"
                 )
 
     @property

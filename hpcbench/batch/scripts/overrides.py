@@ -74,7 +74,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
                 if text:
                     raise UserError(
                         f"{shown_path(path)}:{line}: {show(text.splitlines()[0])} is outside of all blocks, so Jinja "
-                        "drops it: put it into a block of the extended template"
+                        "ignores it: put it into a block of the extended template"
                     )
 
 

@@ -77,7 +77,9 @@ class Scheduler(Section):
     def _one_line(cls, directives: dict[str, str | int | None]) -> dict[str, str | int | None]:
         for option, value in directives.items():
             if isinstance(value, str) and (not value or not value.isprintable()):
-                raise ValueError(f"{option}: the value must be one line and not empty: use null for none")
+                raise ValueError(
+                    f"{option}: the value must be one line and not empty: use null for an option without a value"
+                )
         return directives
 
 

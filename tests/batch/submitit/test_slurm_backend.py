@@ -352,5 +352,5 @@ def test_a_killed_client_may_have_submitted_the_job(programs: Programs, tmp_path
     program.write_text(f"#!/bin/bash\nkill -{signal} $$\n")
     program.chmod(0o755)
     for argv in ([str(program)], ["bash", "-c", '"$1"', "x", str(program)]):
-        with pytest.raises(UnclearError, match="it may have accepted the job"):
+        with pytest.raises(UnclearError, match="the scheduler may have accepted the job"):
             submit_script(argv, {"PATH": os.environ["PATH"]}, DIALECT)
