@@ -437,6 +437,6 @@ def test_site_files_are_checked_with_every_fault(
     assert (code, err) == (2, "")
     assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "valid"]
     assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
-    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name one site to show")):
+    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name only one site to show")):
         code, out, err = run(capsys, monkeypatch, "sites", *wrong)
         assert (code, out) == (2, "") and says in err

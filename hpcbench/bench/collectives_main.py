@@ -125,7 +125,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: BenchFiles) -> int:
     if not rows:
         raise UserError(f"nothing to measure: {'; '.join(left_out)}")
     if comm.rank == 0:
-        title = f"{topology}; {data}, float32; {about['mpi']}; ranks wait: {wait.value}; median of {wanted.repeats}"
+        title = f"{topology}; {data}, float32; {about['mpi']}; wait strategy: {wait.value}; median of {wanted.repeats}"
         by = files.links or files.tune
         settings = {
             "data": data,

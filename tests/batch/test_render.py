@@ -504,7 +504,7 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
         (
             "slurm.sh.j2",
             EXTENDS + "{% block environ %}\nexport X=1\n{% endblock %}\n",
-            "slurm.sh.j2:2: the extended template has no block 'environ': did you mean 'environment'?",
+            "slurm.sh.j2:2: the extended template has no block 'environ' (did you mean 'environment'?)",
         ),
         ("slurm.sh.j2", EXTENDS + "\n\nexport X=1\n", "slurm.sh.j2:4: 'export X=1' is outside of all blocks"),
         ("slurm.sh.j2", EXTENDS + "{{ job.id }}\n", "slurm.sh.j2:2: '{{ ... }}' is outside of all blocks"),
@@ -513,7 +513,7 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
             EXTENDS + "{% if site %}\n{% block setups %}{% endblock %}\n{% endif %}\n",
             "slurm.sh.j2:3: the extended template has no block 'setups'",
         ),
-        ("slrum.sh.j2", EXTENDS, "slrum.sh.j2: no script uses this template: did you mean 'slurm.sh.j2'?"),
+        ("slrum.sh.j2", EXTENDS, "slrum.sh.j2: no script uses this template (did you mean 'slurm.sh.j2'?)"),
         ("_common.j2", '{% extends "hpcbench/_common.j2" %}\n{% block x %}{% endblock %}\n', "_common.j2:2: the ext"),
     ],
 )

@@ -307,7 +307,7 @@ def test_sizes_that_do_not_fit_are_refused(
             {"scheme": ["baseline"], "zip": {"nodes": [1, 2], "train.micro_batch": [1]}},
             "nodes has 2, train.micro_batch has 1",
         ),
-        ({"scheme": ["baseline"], "zip": [{}]}, "no key in it"),
+        ({"scheme": ["baseline"], "zip": [{}]}, "a group has no key: add a key"),
         ({"scheme": ["baseline"], "zip": {"nodes": []}}, "no value"),
         ({"scheme": ["baseline"], "zip": {"scheme": ["baseline"]}}, "is listed twice"),
         ({"scheme": ["baseline"], "zip": {"nodes": [1, 1]}}, "a row is repeated"),
@@ -425,5 +425,5 @@ def test_the_nodes_of_a_site_are_checked_before_divisibility(tmp_path: Path) -> 
 
 
 def test_the_message_about_a_derived_dp_says_where_it_comes_from(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, the usual number of odd per node"):
+    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, with the default ranks per node of odd"):
         runs_of(tmp_path, Capacity("odd", 7, 7))

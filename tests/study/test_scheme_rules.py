@@ -109,7 +109,7 @@ def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fi
 def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert line == "{" and "schemes.mine.rules.0: rule 1 (" in message
-    assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in message
+    assert "is for traffic of 1-bit Adam only, but the optimizer is adamw: set optimizer: onebit-adam" in message
     assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0, clip=0)
 
 

@@ -119,4 +119,4 @@ def _references(tree: "Template") -> set[str]:
 
 def _suggest(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 1)
-    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(sorted(names))}"
+    return f" (did you mean {near[0]!r}?)" if near else f": use one of {', '.join(sorted(names))}"

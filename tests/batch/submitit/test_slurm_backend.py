@@ -166,7 +166,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 def test_a_refused_account_is_answered_with_those_of_the_user(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Invalid account or account/partition combination specified\n", status=1)
     programs.answer("sacctmgr", "chem|||\nphys|||\n")
-    with pytest.raises(UserError, match=r"yours are chem, phys \(sacctmgr show assoc\)$"):
+    with pytest.raises(UserError, match=r"your accounts are chem, phys \(sacctmgr show assoc\)$"):
         slurm(tmp_path).submit(batch_job(tmp_path))
 
 
