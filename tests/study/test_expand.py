@@ -274,8 +274,12 @@ def test_sizes_follow_from_layout_nodes_and_room(
         (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks, not a multiple of tp x pp"),
         (LOCAL, {"layout": {"dp": 1, "chunks": 2}}, "layout.chunks: 2 chunks, but layout.pp is 1"),
         (LOCAL, {"layout": {"pp": 2, "chunks": 200}}, "layout.chunks: pp x chunks = 2 x 200 = 400 parts are more than"),
-        (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] are 3 parts with 6 layers"),
-        (LOCAL, {"layout": {"pp": 2, "chunks": 2}}, "train.schedule: 1f1b with layout.chunks 2: interleaved goes with"),
+        (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] lists 3 parts with 6 layers"),
+        (
+            LOCAL,
+            {"layout": {"pp": 2, "chunks": 2}},
+            "train.schedule: 1f1b with layout.chunks 2: interleaved needs 2 chunks",
+        ),
         (LOCAL, {"train": {"steps": 20, "global_batch": 64, "schedule": "interleaved"}}, "with layout.chunks 1"),
         (
             LOCAL,
@@ -377,10 +381,10 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, but stage 1 shards them: set it to 0"),
+        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, but ZeRO stage 1 shards them: set zero to 0"),
         ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
         ({"zero": 0}, "train.clip: clipping needs the norm of the mean gradient, which no rank has"),
-        ({"zero": 0, "clip": 0.5}, "averages momenta: set it to 0 for all schemes that are compared, or train with"),
+        ({"zero": 0, "clip": 0.5}, "averages momenta: set clip to 0 for all schemes that are compared, or train with"),
     ],
 )
 def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, message) -> None:

@@ -161,7 +161,11 @@ LABELS = {"model.name"}
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
     ("model.rotary_base", {"model.positions": "learned", "model.rotary_base": 100.0}, "set positions to rotary"),
-    ("model.experts", {"model.experts": {"count": 4, "shared_width": 8}}, "set shared to true, or leave it out"),
+    (
+        "model.experts",
+        {"model.experts": {"count": 4, "shared_width": 8}},
+        "set shared to true, or leave shared_width out",
+    ),
     (
         "model.experts.capacity",
         {"model.experts": {"count": 4, "drop": "none", "capacity": 3.0}},
@@ -173,7 +177,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "experts with drop none have no capacity",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
-    ("data", {"data.path": "x.txt"}, "leave it out for `source: stdlib`"),
+    ("data", {"data.path": "x.txt"}, "leave path out for `source: stdlib`"),
     (
         "train.comm_precision",
         {"train.comm_precision": "bf16"},

@@ -107,7 +107,7 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "dp: 2, tp: 2",
             "cp: 3, tp: 2",
             "FILE:3: train.seq_len:",
-            "2048 cannot be cut into layout.cp 3 equal parts of two",
+            "2048 cannot be divided into layout.cp 3 equal parts of two",
         ),
         ("layout: {", "nodes: 3\nlayout: {cp: 2, ", "FILE:6: nodes:", "divide dp x cp x tp x pp = 2 x 2 x 2 x 2 = 16"),
         ("dp: 2,", "cp: 2, context: wheel,", "FILE:6: layout.context:", "must be 'ring', 'rsa' or 'ulysses'"),

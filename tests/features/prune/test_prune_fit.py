@@ -39,7 +39,7 @@ def test_a_divisible_model_fits(layout, pattern):
         ({"experts": Experts(count=4)}, {}, {}, "model.experts", "experts: use a model without"),
         ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
-        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
+        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set node_copy to false"),
         (
             {},
             {"sparse_gradients": "auto"},
@@ -66,7 +66,7 @@ def test_a_misfit_names_the_field_and_a_remedy(model, train, layout, field, mess
 
 def test_one_bit_adam_does_not_fit():
     misfit = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
-    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
+    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave prune out")
 
 
 @pytest.mark.parametrize(
