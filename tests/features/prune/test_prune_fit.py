@@ -39,7 +39,7 @@ def test_a_divisible_model_fits(layout, pattern):
         ({"experts": Experts(count=4)}, {}, {}, "model.experts", "experts: use a model without"),
         ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
-        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set node_copy to false"),
+        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
         (
             {},
             {"sparse_gradients": "auto"},
