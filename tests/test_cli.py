@@ -262,7 +262,7 @@ def test_wrong_arguments_end_in_one_line(
         ({"walltime": "12:00"}, "12 hours 00 minutes (LSF)"),
         ({"queues": {"q": {"max_walltime": "90"}}}, "has no unit"),
         ({"device": "cuda"}, "needs node.gpus"),
-        ({"scheduler": {"kind": "lsf"}}, "auto means this machine"),
+        ({"scheduler": {"kind": "lsf"}}, "auto refers to the machine that runs hpcbench"),
         ({"node": {"coers": 4}}, "did you mean 'cores'?"),
         ({"python": "a\0b"}, "has a control character"),
     ],
@@ -283,7 +283,7 @@ def test_faults_of_a_site_file_are_reported_with_their_line(
         assert (code, out) == (2, "")
         assert says in err, err
         assert err.count("\n") == 1
-        if says not in ("needs node.gpus", "auto means this machine"):  # these errors concern two keys
+        if says not in ("needs node.gpus", "auto refers to the machine that runs hpcbench"):  # these errors concern two keys
             assert err.startswith(f"hpcbench: x.yaml:{line}: "), err
 
 

@@ -61,7 +61,8 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     if bad and not any_end:
         state = tracked.jobs[bad[0]].state.value
         raise UserError(
-            f"{where}: job {bad[0]} of {root}: {state}: repeat this job with `hpcbench retry` first, or use --after-any"
+            f"{where}: job {bad[0]} of {root} has the state {state}: repeat this job with `hpcbench retry` first, or "
+            "use --after-any"
         )
     ledger = Ledger(root)
     left = [ledger.of(job) for job, status in tracked.jobs.items() if status.state.alive]

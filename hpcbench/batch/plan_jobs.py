@@ -148,7 +148,10 @@ def _system_notes(runs: list[ExpandedRun]) -> list[str]:
             preset = read_systems()[scheme.system]
             notes.append(f"{name} is {preset.title}; it needs {preset.needs} (checked: {preset.checked})")
         if scheme.preload and Path(scheme.preload).is_absolute() and not Path(scheme.preload).exists():
-            notes.append(f"preload of {name}: {scheme.preload} does not exist here; ranks look for it on their nodes")
+            notes.append(
+                f"preload of {name}: {scheme.preload} does not exist on this machine; each rank searches for this file "
+                "on its node"
+            )
     return notes
 
 
@@ -188,7 +191,10 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     if container is None:
         if section is not None:
             where = loaded.document.where(("container",))
-            raise UserError(f"{where}: container.image: is set neither in the study nor in site {site.site}: add it")
+            raise UserError(
+                f"{where}: container.image: is set neither in the study nor in site {site.site}: set it in one of the "
+                "two"
+            )
         return None
     where = loaded.document.where(("container",)) if section is not None else f"site {site.site}"
     try:

@@ -72,7 +72,9 @@ def retry(
             raise UserError(f"{root}: is a dry run, so there is nothing to retry: submit the study without --dry-run")
         check_place(root, tracked.submission)
         if tracked.silent:
-            raise UserError(f"{root}: {tracked.silent}: a running job must not be submitted twice: try again later")
+            raise UserError(
+                f"{root}: {tracked.silent}: try again later, because a running job must not be submitted twice"
+            )
         longer = any(text.startswith("walltime=") for text in sets)
         again, left = _choose(root, tracked, all=all, whole_jobs=whole_jobs, longer=longer)
         changes = _changes(root, tracked, update=update)

@@ -112,11 +112,11 @@ def submit(
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
     if refusal:  # files may exist only on the site's machine
-        notes.append(f"submit would refuse this here: {refusal}")
+        notes.append(f"submit would refuse this study here: {refusal}")
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
         notes.append(
-            f"{', '.join(left_out)}: set in this shell only: add the variables that jobs need to `environment:` of the "
+            f"{', '.join(left_out)}: set only in this shell: add the variables that jobs need to `environment:` of the "
             "site file"
         )
     base = _base(options, loaded, site)

@@ -161,7 +161,7 @@ def _check_settings(settings: Settings) -> "Wanted":
     choices = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
     for algorithm in settings.algorithms:
         if algorithm == Algorithm.NATIVE.value:
-            raise UserError("--algorithm native: is always measured. Leave it out")
+            raise UserError("--algorithm native: is always measured. Leave native out")
         options.check_choice("--algorithm", algorithm, choices)
     schemes = [
         MeasuredScheme(codec, Algorithm(algorithm), count)

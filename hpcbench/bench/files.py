@@ -115,7 +115,9 @@ def _read_bin(path: Path, key: str, dtype: np.dtype[Any]) -> Array:
     _refuse_key(path, key)
     size = path.stat().st_size
     if size % dtype.itemsize:
-        raise UserError(f"--data {path}: {size} bytes are not a multiple of {dtype}. Set --type, or fix the file")
+        raise UserError(
+            f"--data {path}: {size} bytes are not a multiple of the size of {dtype}. Set --type, or fix the file"
+        )
     return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
 
 

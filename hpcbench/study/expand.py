@@ -168,5 +168,5 @@ def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> N
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):
             raise UserError(
                 f"{loaded.document.where(('thresholds', i))}: thresholds.{i}: no run has the scheme and cell of this "
-                "threshold: name a scheme and values of the matrix"
+                "threshold: use a scheme and values of the matrix"
             )

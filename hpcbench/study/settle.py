@@ -75,8 +75,8 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     if missed is not None:
         stage = "3" if scheme.all_rules[missed].phase != "STEP" else "1 or 2"
         raise UserError(
-            f"{where(('train', 'zero'))}: train.zero: stage {train.zero} does not gather the weights "
-            f"that {scheme.name_rule(missed)} of scheme {name} encodes: set it to {stage}, or leave the scheme out"
+            f"{where(('train', 'zero'))}: train.zero: stage {train.zero} does not gather the weights that "
+            f"{scheme.name_rule(missed)} of scheme {name} encodes: set zero to {stage}, or leave the scheme out"
         )
     if beyond := rules.find_fp64_obstacle(scheme, setting):
         k, why = beyond

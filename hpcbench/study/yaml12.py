@@ -234,7 +234,10 @@ class _Builder:
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:
-                raise self._error(key, f"the key {show(key.value)} is given twice: first at {self._origins[here]}")
+                raise self._error(
+                    key,
+                    f"the key {show(key.value)} is given twice (first at {self._origins[here]}): remove one of the two",
+                )
             self._origins[here] = self._line(key)
             items[key.value] = self.value(item, here)
         return items

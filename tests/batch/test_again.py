@@ -130,7 +130,8 @@ def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
     forerunner = f"{first.root / 'jobs' / 'j0001-r1'} had to complete before this job, but did not"
     assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(
-        UserError, match=r"--after: job j0001-r1 of .*: stopped: repeat this job with `hpcbench retry` " r"first"
+        UserError,
+        match=r"--after: job j0001-r1 of .* has the state stopped: repeat this job with `hpcbench retry` " r"" r"first",
     ):
         start(fake, after="fake")
 

@@ -124,14 +124,14 @@ def test_times_within_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "queues", "says"),
     [
-        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit accepts 100 per user (olcf-user-docs"),
-        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit accepts 1 per user"),
+        ("summit", ["batch"] * 101, "101 jobs, but queue batch of summit accepts at most 100 per user (olcf-user-docs"),
+        ("summit", ["debug"] * 2, "2 jobs, but queue debug of summit accepts at most 1 per user"),
         (
             "frontier",
             ["batch"] * 60 + ["extended"] * 41,
-            "101 jobs: frontier accepts 100 per user: submit them in parts",
+            "101 jobs, but frontier accepts at most 100 per user: submit them in parts",
         ),
-        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista accepts 40 per user"),
+        ("vista", ["gh"] * 41, "41 jobs, but queue gh of vista accepts at most 40 per user"),
         ("summit", ["batch"] * 100 + ["debug"], None),
         ("frontier", ["batch"] * 100, None),
         ("local", [None] * 5000, None),

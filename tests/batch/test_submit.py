@@ -218,7 +218,7 @@ def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any],
         (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))
     site = str(fake.site)
     notes = "\n".join(submit(fake.study, Options(site=site, dry_run=True)).notes)
-    assert ("submit would refuse this here" in notes) is (says is not None)
+    assert ("submit would refuse this study here" in notes) is (says is not None)
     if says is None:
         submit(fake.study, Options(site=site, dry_run=True, check=True))
         return

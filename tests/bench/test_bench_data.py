@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "empty npz": ("x.npz", lambda path: np.savez(path), "contains no array"),
     "npz that is none": ("x.npz:w", b"PK\3\4 nothing", "not a NumPy archive"),
     "npz that is an npy": ("x.npz", lambda path: np.save(path.open("wb"), X), "not a NumPy archive"),
-    "odd size": ("x.bin", bytes(4099), "4099 bytes are not a multiple of float32"),
+    "odd size": ("x.bin", bytes(4099), "4099 bytes are not a multiple of the size of float32"),
     "empty bin": ("x.bin", b"", "contains no values"),
     "empty safetensors": ("x.safetensors", b"", "the length of its header is wrong"),
     "long header": ("x.safetensors", (2**60).to_bytes(8, "little") + b"{}", "the length of its header is wrong"),

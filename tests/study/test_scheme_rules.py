@@ -121,7 +121,7 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
         f"train.zero: stage {zero} does not gather the weights that rule 1 (ZERO FORWARD int8:256) of scheme zeropp"
         in message
     )
-    assert "set it to 3" in message
+    assert "set zero to 3" in message
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -141,7 +141,7 @@ def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp
     ]
     _, message = refusal(tmp_path, {"rules": rules}, zero=3)
     assert "stage 3 does not gather the weights that rule 1 (ZERO STEP int8:256) of scheme mine encodes" in message
-    assert "set it to 1 or 2" in message
+    assert "set zero to 1 or 2" in message
     assert runs_of(tmp_path, {"rules": rules}, zero=1)
 
 

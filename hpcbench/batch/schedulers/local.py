@@ -188,7 +188,7 @@ def lock_path() -> Path:
     directory = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.is_symlink() or directory.stat().st_uid != os.getuid():
-        raise UserError(f"{directory}: belongs to another user: remove it, or set TMPDIR to one of your directories")
+        raise UserError(f"{directory}: belongs to another user: set TMPDIR to one of your directories")
     return directory / "local.lock"
 
 

@@ -95,7 +95,7 @@ def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0
         Number of array elements, or 0 for a single job.
     """
     lines = ["#!/bin/bash", *_directives(shape, elements), ""]
-    lines += ["trap '' USR1 USR2 # asks for a checkpoint: the function's business, not the shell's", ""]
+    lines += ["trap '' USR1 USR2 # requests for a checkpoint, which the function handles, not the shell", ""]
     lines += [f"folder={one_line(str(folder))}"]
     lines += ["job=$LSB_JOBID array=$LSB_JOBID index=${LSB_JOBINDEX:-0}", '[ "$index" = 0 ] || job=${job}_$index']
     lines += ["folder=${folder//%j/$job} folder=${folder//%A/$array} folder=${folder//%a/$index}"]

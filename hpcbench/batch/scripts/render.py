@@ -70,7 +70,8 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
     for variable in site.environment:
         if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
             raise ValueError(
-                f"environment: {variable} is a variable of the job script itself: set it in a wrapper script of python"
+                f"environment: {variable} is a variable of the job script itself: set it in a wrapper script around "
+                "python"
             )
     inside: list[str] = []
     if job.container is not None:

@@ -120,7 +120,7 @@ def check(shape: Shape, site: Site) -> None:
             f"a rank across sockets ({node.sockets} sockets with {_count(node.socket_cores, 'core')} each)"
         )
     if each < 1:
-        raise ValueError(f"{each} cores per rank: give at least one")
+        raise ValueError(f"{each} cores per rank: a rank needs at least one core")
     if shape.threads > each * node.threads_per_core:
         raise ValueError(f"{shape.threads} threads per rank, but a rank has {_count(each, 'core')} on {site.site}")
     asked = sets.per_node * sets.gpus

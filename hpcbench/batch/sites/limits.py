@@ -81,8 +81,8 @@ def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> No
         if most is not None and number > most:
             shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`,"
             raise UserError(
-                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} accepts {most} per user{_cite(source)}: "
-                f"submit them in parts with --only{shared} or lower repeats"
+                f"{loaded.document.where(('repeats',))}: {number} jobs, but {what} accepts at most {most} per "
+                f"user{_cite(source)}: submit them in parts with --only{shared} or lower repeats"
             )
 
 

@@ -72,7 +72,8 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
             raise UserError(f"{document.where(('templates',))}: templates: {error}") from None
     if site.site != path.stem and name in site_names():
         raise UserError(
-            f"{document.where(('site',))}: site: {site.site!r} differs from the file name, {shown_path(path.stem)}"
+            f"{document.where(('site',))}: site: {site.site!r} differs from the file name, {shown_path(path.stem)}: "
+            "use the same name"
         )
     site_faults = faults(site)
     if site_faults:

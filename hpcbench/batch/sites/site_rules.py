@@ -147,11 +147,19 @@ def _auto_means_here(site: Site) -> Iterator[Fault]:
     if site.scheduler.kind == "local":
         return
     if site.python == "auto":
-        yield Fault(("python",), "auto means this machine: give the interpreter of the compute nodes")
+        yield Fault(
+            ("python",), "auto refers to the machine that runs hpcbench: give the interpreter of the compute nodes"
+        )
     if site.launcher.kind == "auto":
-        yield Fault(("launcher", "kind"), "auto means this machine: give the launcher of the compute nodes")
+        yield Fault(
+            ("launcher", "kind"),
+            "auto refers to the machine that runs hpcbench: give the launcher of the compute nodes",
+        )
     if site.node.cores == "auto":
-        yield Fault(("node", "cores"), "auto means this machine: give the cores of a compute node that jobs may use")
+        yield Fault(
+            ("node", "cores"),
+            "auto refers to the machine that runs hpcbench: give the cores of a compute node that jobs may use",
+        )
 
 
 @rule("node.gpus", "node.sockets", "node.socket_gpus")
@@ -230,7 +238,9 @@ def _usual_walltime_is_allowed(site: Site) -> Iterator[Fault]:
     limits = [text for text in (queue.max_walltime, *(b.max_walltime for b in queue.bins)) if text]
     if limits and Duration.parse(site.walltime) > max(map(Duration.parse, limits)):
         longest = max(map(Duration.parse, limits))
-        yield Fault(("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows ({longest})")
+        yield Fault(
+            ("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows ({longest}): shorten it"
+        )
 
 
 @rule("scheduler.kind", "scheduler.gpu_request")
