@@ -57,15 +57,15 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
         ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h for jobs of up to 45 nodes"),
         ("summit", "nodes: 4609\nwalltime: 2h\n",
-         "s.yaml:6: nodes: 4609: queue batch of summit takes at most 4608 (olcf-user-docs"),
+         "s.yaml:6: nodes: 4609: queue batch of summit allows at most 4608 (olcf-user-docs"),
         ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",
          "s.yaml:8: queue: summit has no 'killabel': use one of batch, debug"),
         ("frontier", "nodes: 184\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),
         ("juwels-booster", "nodes: 5\nwalltime: 1h\nqueue: develbooster\n",
-         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster takes at most 4 (public job scripts; "
-         "not read at JSC): use at most 4"),
+         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster allows at most 4 (public job scripts; not read at "
+         "JSC): use at most 4"),
         ("vista", "nodes: 9\nwalltime: 1h\nqueue: gh-dev\n", "use at most 8, or use queue gh"),
         ("vista", "nodes: 1\nwalltime: 3h\nqueue: gh-dev\n", "shorten it to 2h, or use queue gh"),
         ("vista", "run_limit: 3h\n", "s.yaml:6: run_limit: 3h is longer than the job's walltime, 2h: shorten it"),
@@ -110,7 +110,9 @@ def test_least_nodes_and_the_queue_for_fewer(tmp_path: Path) -> None:
                               "normal": {"max_nodes": 64, "max_walltime": "48h"}}  # fmt: skip
     where = site("vista", queues=queues)
     message = refused(tmp_path, where, "nodes: 2\n")
-    assert message == "s.yaml:6: nodes: 2: queue large of vista takes at least 65: use at least 65, or use queue normal"
+    assert (
+        message == "s.yaml:6: nodes: 2: queue large of vista allows at least 65: use at least 65, or use queue normal"
+    )
 
 
 def test_times_within_a_job(tmp_path: Path) -> None:

@@ -272,12 +272,12 @@ def test_lines_of_the_site_are_not_directives(line: str, where: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "directives", "says"),
     [
-        ("lsf", {"-n": 4}, "-n excludes -nnodes"),
-        ("lsf", {"-R": "span[ptile=4]"}, "-R excludes -nnodes"),
-        ("lsf", {"-csm": "y"}, "-csm excludes -nnodes"),
+        ("lsf", {"-n": 4}, "-n cannot be combined with -nnodes"),
+        ("lsf", {"-R": "span[ptile=4]"}, "-R cannot be combined with -nnodes"),
+        ("lsf", {"-csm": "y"}, "-csm cannot be combined with -nnodes"),
         ("lsf", {"-W": "2:00"}, "-W is set by hpcbench"),
         ("slurm", {"--signal": "USR2@60"}, "--signal is set by hpcbench"),
-        ("flux", {"-n": 4}, "-n counts slots"),
+        ("flux", {"-n": 4}, "-n requests slots"),
         ("slurm", {"--nodes": 2}, "--nodes is set by hpcbench"),
     ],
 )

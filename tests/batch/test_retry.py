@@ -208,7 +208,7 @@ def test_retry_lists_changes_of_the_site_file_and_applies_them_on_request(fake: 
     wait_until_over(root)
     assert "--extra arg" in [call for call in fake.calls if "run" in call][-1]["argv"]
     fake.acts({})
-    assert retry(root, all=True, update=True).changes.endswith(": taken over")
+    assert retry(root, all=True, update=True).changes.endswith(": the scripts now use these changes")
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     argv = [call for call in fake.calls if "run" in call][-1]["argv"]
     assert "--mpi=pmi2" in argv and "--extra arg" not in argv

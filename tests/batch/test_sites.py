@@ -306,5 +306,5 @@ def test_a_missing_python_is_reported(fake_site: Callable[..., Path], capsys: py
     assert (
         capsys.readouterr()
         .out.strip()
-        .endswith(": valid, but there is no /no/such/python here: python: must be a path on the compute nodes")
+        .endswith(": valid, but /no/such/python does not exist here: `python` must be a path on the compute nodes")
     )

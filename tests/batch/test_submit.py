@@ -231,9 +231,9 @@ def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any],
 @pytest.mark.parametrize(
     ("study", "says"),
     [
-        ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake takes at most 2: use at most 2"),
+        ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake allows at most 2: use at most 2"),
         ({"nodes": 2, "walltime": "61m"}, "walltime: 1h1m at 2 nodes: queue q of fake allows 1h: shorten it to 1h"),
-        ({"nodes": 2}, "walltime: is missing"),
+        ({"nodes": 2}, "walltime: is required on"),
         ({"nodes": 2, "walltime": "1:30"}, "1:30 may mean 1 hours 30 minutes (LSF) or 1 minutes 30 seconds (Slurm)"),
         ({"nodes": 2, "walltime": "90"}, "90 has no unit"),
         ({"nodes": 2, "walltime": "1h", "queue": "p"}, "queue: fake has no 'p'"),

@@ -173,7 +173,7 @@ def test_without_a_scheduler_the_state_is_unknown_unless_a_status_file_gives_it(
     root = handed_to_local(submission(tmp_path, "local"))
     (root / "site.json").unlink()
     assert states(root) == (State.UNKNOWN, State.UNKNOWN)
-    assert "site.json: missing or damaged" in track(root).jobs["j1"].reason
+    assert "site.json: is missing or damaged" in track(root).jobs["j1"].reason
     log(root, END)
     run_mark(root, 0)
     job_mark(root, 0)

@@ -423,8 +423,8 @@ def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_fiel
 
 
 def test_the_nodes_of_a_site_are_checked_before_divisibility(tmp_path: Path) -> None:
-    small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small takes at most 3"))
-    with pytest.raises(UserError, match="nodes: 30: queue q of small takes at most 3: use at most 3"):
+    small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small allows at most 3"))
+    with pytest.raises(UserError, match="nodes: 30: queue q of small allows at most 3: use at most 3"):
         runs_of(tmp_path, small, nodes=30)
 
 

@@ -115,7 +115,7 @@ def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
     if nodes < least or (most is not None and nodes > most):
         bound = f"at least {least}" if nodes < least else f"at most {most}"
         remedy = _either(f"use {bound}", *others)
-        raise _wrong(run, "nodes", f"{nodes}: {who} takes {bound}{_cite(queue.source)}: {remedy}")
+        raise _wrong(run, "nodes", f"{nodes}: {who} allows {bound}{_cite(queue.source)}: {remedy}")
     if limit is None or walltime <= limit:
         return
     up_to = next((f" for jobs of up to {b.max_nodes} nodes" for b in queue.bins if nodes <= b.max_nodes), "")

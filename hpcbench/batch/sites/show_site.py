@@ -47,7 +47,7 @@ def _note_interpreter(path: Path) -> str:
     python = load_site(str(path.absolute()))[0].python
     if "/" not in python or Path(python).expanduser().exists():
         return ""
-    return f", but there is no {shown_path(Path(python))} here: python: must be a path on the compute nodes"
+    return f", but {shown_path(Path(python))} does not exist here: `python` must be a path on the compute nodes"
 
 
 def show_site(name: str) -> None:

@@ -230,8 +230,8 @@ class Site(Section):
         name = max(maxima, key=lambda name: maxima[name])
         source = f" ({self.queues[name].source})" if self.queues[name].source else ""
         if len(maxima) == 1:
-            return maxima[name], f"queue {name} of {self.site} takes at most {maxima[name]}{source}"
-        return maxima[name], f"the largest queue of {self.site}, {name}, takes at most {maxima[name]}{source}"
+            return maxima[name], f"queue {name} of {self.site} allows at most {maxima[name]}{source}"
+        return maxima[name], f"the largest queue of {self.site}, {name}, allows at most {maxima[name]}{source}"
 
 
 def json_schema() -> dict[str, Any]:
