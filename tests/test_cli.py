@@ -283,7 +283,8 @@ def test_faults_of_a_site_file_are_reported_with_their_line(
         assert (code, out) == (2, "")
         assert says in err, err
         assert err.count("\n") == 1
-        if says not in ("needs node.gpus", "auto refers to the machine that runs hpcbench"):  # these errors concern two keys
+        # The excluded errors concern two keys.
+        if says not in ("needs node.gpus", "auto refers to the machine that runs hpcbench"):
             assert err.startswith(f"hpcbench: x.yaml:{line}: "), err
 
 

@@ -110,7 +110,7 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
             "comm_precision out",
         )
     if layout.replicas == 1:
-        alone = "with layout.dp 1 there is no other replica to"
+        alone = "with layout.dp 1, a replica has no other replica to"
         yield ("train", "sparse_gradients"), f"{alone} send rows to: leave sparse_gradients out, or use more replicas"
         yield ("train", "node_copy"), f"{alone} gather weights from: leave node_copy out, or use more replicas"
     if layout.ranks == 1:
