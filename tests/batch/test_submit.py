@@ -326,7 +326,7 @@ def test_a_job_with_other_runs_is_not_cancelled_for_one(fake: Fake) -> None:
     fake.acts({"baseline": "wait"})
     root = submit(fake.study, Options(site=str(fake.site))).root
     with pytest.raises(
-        UserError, match=r"does not select run r1-baseline of job j0001-r1, but a job can only be cancelled " r"as"
+        UserError, match=r"does not select run r1-baseline of job j0001-r1, but a job can only be cancelled"
     ):
         cancel(root, "scheme=mzhybrid")
     cancel(root)

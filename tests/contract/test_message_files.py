@@ -50,7 +50,7 @@ def test_a_list_of_messages_that_lacks_a_field_is_refused(lost: str, tmp_path: P
         archive.writestr("0", values)
     with pytest.raises(
         UserError,
-        match=r"not a complete file of message samples \(truncated or changed\): remove the file, or run " r"again",
+        match=r"not a complete file of message samples \(truncated or changed\): remove the file, or run again",
     ):
         read_samples(path)
 
