@@ -131,7 +131,8 @@ def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
     assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
     with pytest.raises(
         UserError,
-        match=r"--after: job j0001-r1 of .* has the state stopped: repeat this job with `hpcbench retry`",
+        match=r"--after: job j0001-r1 of .* has the state stopped: repeat this job with `hpcbench retry` "
+        "first",
     ):
         start(fake, after="fake")
 
