@@ -150,10 +150,11 @@ def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None
         )
     fit = _count_sets(node, int(each) or 1, 0)
     if each and _keeps_to_sockets(per_node, site) and per_node * max(each, Fraction(1)) <= node.gpus and fit < per_node:
+        most, remedy = (f"only {_count(fit, 'rank')}", f"use {fit}, or set") if fit else ("no rank", "set")
         raise ValueError(
-            f"{_count(per_node, 'rank')} x {_gpus(each)}: only {_count(fit, 'rank')} can be placed on a node of "
-            f"{site.site} without splitting a rank across sockets (sockets with "
-            f"{' and '.join(map(str, node.gpus_by_socket))} GPUs): use {fit}, or set launcher.visibility to all"
+            f"{_count(per_node, 'rank')} x {_gpus(each)}: {most} can be placed on a node of {site.site} without "
+            f"splitting a rank across sockets (sockets with {' and '.join(map(str, node.gpus_by_socket))} GPUs): "
+            f"{remedy} launcher.visibility to all"
         )
 
 
