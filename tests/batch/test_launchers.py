@@ -136,8 +136,9 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
         (site("lumi"), 8, 1, 8, "8 ranks x 8 cores, but a node of lumi has 56 usable cores",
          "8 ranks per node with 1 GPU and 7"),
         (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4, but a node of lonestar6 has 3", "3 ranks per node"),
-        (site("lonestar6", launcher__kind="srun"), 1, 3, None, "only 0 ranks can be placed on a node of lonestar6 "
-          "without splitting a rank across sockets (sockets with 1 and 2 GPUs)",
+        (site("lonestar6", launcher__kind="srun"), 1, 3, None,
+         "no rank can be placed on a node of lonestar6 without splitting a rank across sockets "
+         "(sockets with 1 and 2 GPUs): set launcher.visibility",
          "1 rank per node with 1 GPU and 64 cores each"),
         (site("lonestar6", launcher__kind="jsrun", scheduler__kind="lsf", launcher__visibility="socket"), 2, 1, None,
          "equal numbers of ranks cannot share the GPUs of their socket", None),
