@@ -276,7 +276,8 @@ class Scheme(Section):
     preload: File | None = Field(
         None,
         description="Shared library that this scheme's ranks load first (LD_PRELOAD), such as a collective library "
-        "that compresses. A relative path starts at the study file. Each rank checks that the file exists.",
+        "that compresses. Relative paths are relative to the directory of the study file. Each rank checks that the "
+        "file exists.",
     )
     setup: list[Line] = Field(
         default_factory=list,
