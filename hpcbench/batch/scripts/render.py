@@ -162,7 +162,7 @@ def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
     brief = Duration(300)
     small = replace(job, shape=replace(job.shape, nodes=nodes), walltime=brief, stop_ahead=Duration(60), requeue=0)
     lines = head(small, site, name=f"{study}-after", root=root, log="after/relay.log")
-    return "\n".join(["#!/bin/bash", *lines, "exit 0 # the jobs that it waited for are over", ""])
+    return "\n".join(["#!/bin/bash", *lines, "exit 0 # the jobs that this job waited for are over", ""])
 
 
 def _get_resources(job: Job) -> tuple[object, ...]:
