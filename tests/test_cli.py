@@ -71,7 +71,7 @@ def test_report_takes_the_newest_submission_as_other_commands_do(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, _, err = run(capsys, monkeypatch, "report")
-    assert code == 2 and "no submission here" in err
+    assert code == 2 and "no submission found here" in err
     root = tmp_path / "results" / "demo" / "001"
     assert run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run")[0] == 0
     (tmp_path / "results" / "demo" / "dry-run" / "001").rename(root)
@@ -218,12 +218,12 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["submit", str(DEMO), "--dry-run", "--out", "a\nb"], "line break"),
         (["submit", str(DEMO), "--frobnicate"], "No such option"),
         (["submit", str(DEMO), "two"], "unexpected extra argument"),
-        (["status"], "no submission here"),
+        (["status"], "no submission found here"),
         (["status", "none"], "none: no such directory"),
         (["status", str(DEMO)], "is not a directory"),
         (["status", "."], "no submission.json"),
         (["status", "$(touch pwned)"], "no such directory"),
-        (["cancel"], "no submission here"),
+        (["cancel"], "no submission found here"),
         (["cancel", "none"], "no such directory"),
         (["cancel", "."], "no submission.json"),
         (["sites", "nowhere"], "unknown site"),
@@ -258,11 +258,11 @@ def test_wrong_arguments_end_in_one_line(
         ({"environment": {"A": "1\n2"}}, "several lines: write one line per entry"),
         ({"environment": {"A": 1}}, "environment.A: must be text, not 1"),
         ({"modules": ["a\nb"]}, "several lines"),
-        ({"setup": ["#SBATCH -q free"]}, "belongs in scheduler.directives"),
+        ({"setup": ["#SBATCH -q free"]}, "move it to scheduler.directives"),
         ({"walltime": "12:00"}, "12 hours 00 minutes (LSF)"),
         ({"queues": {"q": {"max_walltime": "90"}}}, "has no unit"),
         ({"device": "cuda"}, "needs node.gpus"),
-        ({"scheduler": {"kind": "lsf"}}, "auto means this machine"),
+        ({"scheduler": {"kind": "lsf"}}, "auto refers to the machine that runs hpcbench"),
         ({"node": {"coers": 4}}, "did you mean 'cores'?"),
         ({"python": "a\0b"}, "has a control character"),
     ],
@@ -283,7 +283,8 @@ def test_faults_of_a_site_file_are_reported_with_their_line(
         assert (code, out) == (2, "")
         assert says in err, err
         assert err.count("\n") == 1
-        if says not in ("needs node.gpus", "auto means this machine"):  # these errors concern two keys
+        # The excluded errors concern two keys.
+        if says not in ("needs node.gpus", "auto refers to the machine that runs hpcbench"):
             assert err.startswith(f"hpcbench: x.yaml:{line}: "), err
 
 
@@ -342,7 +343,7 @@ def test_the_dry_run_says_what_it_would_do(
     code, out, err = run(capsys, monkeypatch, "submit", study, "--dry-run", "--out", str(tmp_path / "o"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "9 jobs, 63 runs on lassen (lsf), 504.0 node-hours at most: a dry run"
+    assert lines[0] == "9 jobs, 63 runs on lassen (lsf), at most 504.0 node-hours: a dry run"
     assert lines[1] == (
         "  j0001-r1 ... j0007-r3 (3 jobs): 12 nodes x 4 ranks, 10 threads per rank, walltime 2h, queue pbatch"
     )
@@ -359,8 +360,8 @@ def test_the_dry_run_says_what_it_would_do(
     ("site", "sets", "says"),
     [
         ("slurm-cluster", ["nodes=2", "ranks_per_node=1"], "messages leave the node in all runs"),
-        ("slurm-cluster", [], "no message leaves the node, so nothing is learned about the network: use two nodes"),
-        ("local", [], "no message leaves the node, so nothing is learned about the network: try --site virtual-hosts"),
+        ("slurm-cluster", [], "no message leaves the node, so the runs do not measure the network: use two nodes"),
+        ("local", [], "no message leaves the node, so the runs do not measure the network: try --site virtual-hosts"),
         ("virtual-hosts", [], "messages leave the node in all runs"),
         (
             "slurm-cluster",
@@ -370,7 +371,7 @@ def test_the_dry_run_says_what_it_would_do(
                 "ranks_per_node=1",
                 "matrix={nodes: [1, 2, 4], scheme: [baseline, identity]}",
             ],
-            "messages leave the node in 12 of 18 runs: the others have one node",
+            "messages leave the node in 12 of 18 runs: the others use only one node",
         ),
     ],
 )
@@ -437,6 +438,6 @@ def test_site_files_are_checked_with_every_fault(
     assert (code, err) == (2, "")
     assert [line.split(": ")[1] for line in out.splitlines()] == ["checked", "scheduler.kind", "threads", "valid"]
     assert run(capsys, monkeypatch, "sites", "check", "lassen")[0] == 0
-    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name one site to show")):
+    for wrong, says in ((["check"], "name the site files"), (["lassen", "local"], "name only one site to show")):
         code, out, err = run(capsys, monkeypatch, "sites", *wrong)
         assert (code, out) == (2, "") and says in err

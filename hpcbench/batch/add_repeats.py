@@ -38,8 +38,8 @@ def find_submitted(base: Path, digest: str) -> Path:
         if same and find_original_place(root, read_submission(root)) is None:
             return root
     raise UserError(
-        f"--more: {shown_path(base)} has no submission of this study with the same site, options and version of"
-        " hpcbench: submit it without --more first"
+        f"--more: {shown_path(base)} has no submission of this study with the same site, options and version of "
+        "hpcbench: submit the study without --more first"
     )
 
 
@@ -52,7 +52,9 @@ def further_runs(
     runs = expand(replace(loaded, study=study), site.capacity, offer(site))
     further = [run for run in (choose(runs, only) if only is not None else runs) if run.repeat > last]
     if not further:
-        raise UserError(f"--only {only}: matches no run of repeats {last + 1} to {last + more}: leave the repeat out")
+        raise UserError(
+            f"--only {only}: matches no run of repeats {last + 1} to {last + more}: remove the condition on the repeat"
+        )
     return further
 
 
@@ -104,8 +106,8 @@ def add_repeats(
         tracked = track(root)
         waiting = [job for job in submission.added[-1].jobs if tracked.jobs[job].state.alive]
         if tracked.silent or waiting:
-            reason = tracked.silent or f"the repeats added last have not ended ({waiting[0]})"
-            return [], [], [f"{reason}: nothing was added (--again adds further repeats)"]
+            reason = tracked.silent or f"the most recently added repeats have not ended (job {waiting[0]})"
+            return [], [], [f"{reason}: nothing was added (use --again to add more repeats anyway)"]
     runs = further_runs(loaded, site, submission, more, only)
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=False, first=len(submission.jobs) + 1)

@@ -45,7 +45,10 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     root = find_root(path if exists(path) else results / after).absolute()
     tracked = track(root)
     if tracked.submission.site != site:
-        raise UserError(f"{where}: {root} is on {tracked.submission.site}: a job of {site} cannot wait for it")
+        raise UserError(
+            f"{where}: the jobs of {root} are on {tracked.submission.site}, and jobs on {site} cannot wait for them: "
+            f"give a submission on {site}"
+        )
     waiting = [job for job in tracked.jobs if job not in tracked.ids and tracked.jobs[job].state.alive]
     if waiting:
         raise UserError(f"{where}: job {waiting[0]} of {root} was not submitted: submit that study first")
@@ -57,7 +60,10 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     ]
     if bad and not any_end:
         state = tracked.jobs[bad[0]].state.value
-        raise UserError(f"{where}: job {bad[0]} of {root}: {state}: `hpcbench retry` it first, or use --after-any")
+        raise UserError(
+            f"{where}: job {bad[0]} of {root} has the state {state}: repeat this job with `hpcbench retry` first, or "
+            "use --after-any"
+        )
     ledger = Ledger(root)
     left = [ledger.of(job) for job, status in tracked.jobs.items() if status.state.alive]
     return After(root, list(dict.fromkeys(job.id for job in left if job is not None and job.id)), any_end)

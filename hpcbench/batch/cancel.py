@@ -49,7 +49,8 @@ def cancel(root: Path, only: str | None = None) -> str:
             by_hand = [mark.id or job for job in tracked.jobs if job not in tracked.ids and (mark := _runs(root, job))]
             if by_hand:
                 raise UserError(
-                    f"{root}: submitted by hand: use the scheduler's own command to cancel jobs {', '.join(by_hand)}"
+                    f"{root}: was submitted by hand: cancel its jobs with the scheduler's own command "
+                    f"({', '.join(by_hand)})"
                 )
             return "no job is waiting or running" if tracked.ids else "nothing was submitted"
         # Record the cancellation first. The job may end, or this command may be killed, before the response arrives.
@@ -83,8 +84,8 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
     for run in planned:
         if run.job in jobs and run.id not in named and tracked.runs[run.id].state.alive:
             raise UserError(
-                f"--only {show(only)}: job {run.job} ends as a whole, and its run {run.id} is not over: "
-                "select that run, too"
+                f"--only {show(only)}: does not select run {run.id} of job {run.job}, but a job can only be cancelled "
+                "as a whole: select that run, too"
             )
     return jobs
 

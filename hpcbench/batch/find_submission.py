@@ -26,18 +26,20 @@ def find_root(path: Path | None) -> Path:
         roots = [root for study in _directories(Path("results")) for root in _numbered(study)]
         roots += [root for base in elsewhere() for root in _numbered(base)]
         if not roots:
-            raise UserError("results: no submission here: give its directory, or start with `hpcbench submit`")
+            raise UserError(
+                "results: no submission found here: give the directory of a submission, or start with `hpcbench submit`"
+            )
         return max(_own_first(roots), key=lambda root: (root / "submission.json").stat().st_mtime_ns)
     name = shown_path(path)
     if not exists(path):
         raise UserError(f"{name}: no such directory: check the path")
     if not path.is_dir():
-        raise UserError(f"{name}: is not a directory: give the one that `hpcbench submit` made")
+        raise UserError(f"{name}: is not a directory: give the directory that `hpcbench submit` made")
     if (path / "submission.json").is_file():
         return path
     roots = _numbered(path)
     if not roots:
-        raise UserError(f"{name}: no submission.json in it: give the directory that `hpcbench submit` made")
+        raise UserError(f"{name}: contains no submission.json: give the directory that `hpcbench submit` made")
     return max(_own_first(roots), key=lambda root: int(root.name))
 
 

@@ -41,7 +41,7 @@ def matching(runs: Mapping[str, Mapping[str, Any]], only: str) -> set[str]:
         }
     if not matches:
         twice = next((key for key in keys if keys.count(key) > 1), None)
-        either = f"no run can match two conditions on {twice}: write {twice}=a|b for either"
+        either = f"no run can match two conditions on {twice}: write {twice}=a|b to match either value"
         remedy = either if twice else f"run ids look like {first}"
         raise UserError(f"--only {show(only)}: matches no run: {remedy}")
     return set(matches)

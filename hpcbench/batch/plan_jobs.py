@@ -113,13 +113,20 @@ def plan(
     check_number([job.queue for job in jobs], loaded, site)
     notes = [f"{site.site} is retired: {site.retired}"] if site.retired else []
     if not site.retired and site.checked == "never" and site.scheduler.kind != "local":
-        notes.append(f"the file of {site.site} was never tested on the machine: read a script before you submit it")
+        notes.append(
+            f"the site file of {site.site} was never tested on the machine: read a job script before you submit the "
+            "study"
+        )
     if site.scheduler.account_option and loaded.study.account is None:
-        notes.append(f"no account: if {site.site} requires one, add `account:` to the study, or --set account=NAME")
+        notes.append(
+            f"no account is set: if {site.site} requires an account, add `account:` to the study, or use --set "
+            "account=NAME"
+        )
     notes += lost(jobs[0], site) if jobs else []
     if container:
         notes.append(
-            f"ranks run in {container.image} ({container.kind}), with its own hpcbench and {_MPI[container.mpi]}"
+            f"ranks run in {container.image} ({container.kind}), with the image's own hpcbench and "
+            f"{_MPI[container.mpi]}"
         )
     notes += dict.fromkeys(run.clash for run in runs if run.clash)
     changes = {run.scheme_name: run.scheme.process_changes for run in runs if run.scheme.process_changes}
@@ -141,7 +148,10 @@ def _system_notes(runs: list[ExpandedRun]) -> list[str]:
             preset = read_systems()[scheme.system]
             notes.append(f"{name} is {preset.title}; it needs {preset.needs} (checked: {preset.checked})")
         if scheme.preload and Path(scheme.preload).is_absolute() and not Path(scheme.preload).exists():
-            notes.append(f"preload of {name}: {scheme.preload} does not exist here; ranks look for it on their nodes")
+            notes.append(
+                f"preload of {name}: {scheme.preload} does not exist on this machine; each rank searches for this file "
+                "on its node"
+            )
     return notes
 
 
@@ -160,7 +170,7 @@ def _once_a_node(site: Site, container: Container | None, *, nodes: int, program
     if nodes == 1 and not part and not launch_host:
         return ["env"]  # The job script runs on this node, except on IBM machines with a separate launch host.
     if site.launcher.kind == "ibrun":
-        raise ValueError("ibrun starts as many ranks as the job has: set program.start to rank")
+        raise ValueError("ibrun always starts all ranks of the job: set program.start to rank")
     _, launch = solve(site, nodes=nodes, ranks_per_node=1, program=program)
     return launch
 
@@ -181,7 +191,10 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
     if container is None:
         if section is not None:
             where = loaded.document.where(("container",))
-            raise UserError(f"{where}: container.image: is set neither in the study nor in site {site.site}: add it")
+            raise UserError(
+                f"{where}: container.image: is set neither in the study nor in site {site.site}: set it in one of the "
+                "two"
+            )
         return None
     where = loaded.document.where(("container",)) if section is not None else f"site {site.site}"
     try:
@@ -190,8 +203,8 @@ def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None
         raise UserError(f"{where}: {error}") from None
     if section is not None and section.mpi_paths and container.mpi != "bind":
         raise UserError(
-            f"{loaded.document.where(('container', 'mpi_paths'))}: container.mpi_paths: mpi {container.mpi} uses the "
-            "image's MPI library: leave it out, or set container.mpi to bind"
+            f"{loaded.document.where(('container', 'mpi_paths'))}: container.mpi_paths: container.mpi {container.mpi} "
+            "uses the image's MPI library, without these paths: leave them out, or set container.mpi to bind"
         )
     image = str(container.image)
     if image.startswith("/") and not dry_run and not Path(image).exists():
@@ -246,7 +259,7 @@ def _check_notify(loaded: Loaded, site: Site) -> None:
     if kind not in _MAIL:
         why = {"local": "jobs on the local machine send no mail"}.get(kind, f"{kind} sends no mail")
     elif refused:
-        why = f"{site.site} refuses {refused[0]} (scheduler.refuses)"
+        why = f"{site.site} refuses the option {refused[0]} (scheduler.refuses)"
     else:
         return
     raise UserError(f"{loaded.document.where(('notify',))}: notify: {why}: remove it")
@@ -263,12 +276,12 @@ def _programs(site: Site, *, dry_run: bool) -> tuple[str, str | None]:
     program = find_sibling(name) or shutil.which(name)
     if program is None and not dry_run and site.launcher.program:
         raise UserError(
-            f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: correct launcher.program in the "
-            "site file, or install a package that contains it"
+            f"{site.site}: {name} is neither next to {shown_path(sys.executable)} nor on PATH: correct "
+            f"launcher.program in the site file, or install a package that contains {name}"
         )
     if program is None and not dry_run:
         raise UserError(
-            f"{site.site}: no {name} next to {shown_path(sys.executable)} or on PATH: install an MPI library "
+            f"{site.site}: {name} is neither next to {shown_path(sys.executable)} nor on PATH: install an MPI library "
             "(such as `pip install mpich`), or name the launcher as launcher.program in a site file"
         )
     return python, program

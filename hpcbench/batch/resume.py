@@ -40,10 +40,13 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
     if jobs:
         keep(root, study)
         note = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
-        return f"continued a submission that was interrupted: {len(jobs)} more jobs submitted. {note}".rstrip()
-    recovered = f"; {taken} whose answer had been lost were found in the queue" if taken else ""
+        count = f"{len(jobs)} more job{'' if len(jobs) == 1 else 's'}"
+        return f"continued an interrupted submission: submitted {count}. {note}".rstrip()
+    count = f"{taken} job{'' if taken == 1 else 's'}"
+    lost = f"; found {count} in the queue for which the scheduler's response had been lost"
+    recovered = lost if taken else ""
     over = " and over" if taken and track(root).over else " and not over"
-    return f"already submitted{over}{recovered}: nothing was submitted (--again submits it again)"
+    return f"already submitted{over}{recovered}: nothing was submitted (use --again to submit the study again)"
 
 
 def left(submission: SubmissionFile, ledger: Ledger) -> list[BatchJob]:

@@ -69,10 +69,12 @@ def retry(
         settle(scheduler, ledger)
         tracked = track(root)
         if tracked.submission.dry_run:
-            raise UserError(f"{root}: a dry run: there is nothing to retry: submit the study without --dry-run")
+            raise UserError(f"{root}: is a dry run, so there is nothing to retry: submit the study without --dry-run")
         check_place(root, tracked.submission)
         if tracked.silent:
-            raise UserError(f"{root}: {tracked.silent}: a running job must not be submitted twice: try again later")
+            raise UserError(
+                f"{root}: {tracked.silent}: try again later, because a running job must not be submitted twice"
+            )
         longer = any(text.startswith("walltime=") for text in sets)
         again, left = _choose(root, tracked, all=all, whole_jobs=whole_jobs, longer=longer)
         changes = _changes(root, tracked, update=update)
@@ -93,12 +95,13 @@ def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
     except UserError as error:
         if update:
             raise
-        return f"the scripts stay as they were, because the site file is now invalid: {error}"
+        return f"the scripts were not changed, because the site file is now invalid: {error}"
     if not changed or name is None:
         return ""
     fields = "; ".join(f"{field}: {change}" for field, change in changed.items())
-    what = "taken over" if update else "not taken over: `hpcbench retry --update` writes the scripts again"
-    return f"{shown_path(name)} has changed since ({fields}): {what}"
+    unused = "the scripts do not use these changes: rewrite the scripts with `hpcbench retry --update`"
+    what = "the scripts now use these changes" if update else unused
+    return f"{shown_path(name)} has changed since the submission ({fields}): {what}"
 
 
 def _choose(
@@ -126,16 +129,18 @@ def _why_not(status: Status, job: Status, directory: Path, *, all: bool, longer:
     if job.state.alive:
         return f"its job is {job.state.value}"
     if status.state in (State.UNKNOWN, State.INCOMPLETE):
-        return None if all else f"{status.state.value} ({status.reason}): --all tries it again"
+        return None if all else f"{status.state.value} ({status.reason}): use --all to retry it"
     if status.state is State.STOPPED and job.state is State.CANCELLED and not all:
-        return "its job was cancelled: --all tries it again"
+        return "its job was cancelled: use --all to retry it"
     if status.state is State.PENDING:
         return "was not submitted: run `hpcbench submit` again"
     if status.state is State.TIMED_OUT and not (all or longer) and not any((directory / "checkpoint").glob("step-*")):
-        return "timed out without a checkpoint, and would again: give more time with --set walltime=TIME, or use --all"
+        return (
+            "timed out without a checkpoint and would time out again: use --set walltime=TIME with more time, or --all"
+        )
     if status.state in _EXTERNAL_ENDS or all:
         return None
-    return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: --all tries it again"
+    return f"{status.state.value}{f' ({status.reason})' if status.reason else ''}: use --all to retry it"
 
 
 @contextlib.contextmanager

@@ -48,8 +48,8 @@ def check_sets(sets: Sequence[str]) -> None:
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
-                f"--set {show(text)}: retry repeats the same runs and sets only {', '.join(_LIMITS)}: "
-                "submit the study with this setting"
+                f"--set {show(text)}: retry repeats the same runs and can change only {', '.join(_LIMITS)}: submit the "
+                "study with this setting"
             )
 
 
@@ -97,7 +97,7 @@ def rewrite_jobs(
     for id, old in stored.items():
         job = next((job for job in planned if set(old.runs) <= set(job.runs)), None)
         if job is None:
-            raise UserError(f"{root}: job {id}: the study no longer contains its runs: submit the study with --again")
+            raise UserError(f"{root}: the study no longer contains the runs of job {id}: submit the study with --again")
         job = replace(job, id=id, runs=list(old.runs))
         try:
             scripts[id] = job, render(job, site=site, study=submission.study, root=str(root), templates=templates)

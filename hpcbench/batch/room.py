@@ -39,7 +39,7 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
     where = shown_path(root.parent)
     free = shutil.disk_usage(root).free
     names = os.statvfs(root)
-    remedy = "free some space, or give another --out"
+    remedy = "free some space, or choose another directory with --out"
     if free < need:
         raise UserError(f"{where}: only {_size(free)} are free, but the logs need {_size(need)}: {remedy}")
     if names.f_files and names.f_favail < runs * _FILES:

@@ -48,7 +48,7 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
     jobs, site = submission.jobs, submission.site
     runs = sum(len(job.runs) for job in jobs)
     node_seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
-    most = f", {node_seconds / 3600:.1f} node-hours at most" if node_seconds and site.scheduler.kind != "local" else ""
+    most = f", at most {node_seconds / 3600:.1f} node-hours" if node_seconds and site.scheduler.kind != "local" else ""
     end = ": a dry run" if dry_run else ""
     print(f"{_count(len(jobs), 'job')}, {_count(runs, 'run')} on {site.site} ({site.scheduler.kind}){most}{end}")
     shapes: dict[tuple[object, ...], list[str]] = {}
@@ -86,10 +86,10 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
     if crossing == runs:
         return "messages leave the node in all runs"
     if crossing:
-        return f"messages leave the node in {crossing} of {_count(runs, 'run')}: the others have one node"
+        return f"messages leave the node in {crossing} of {_count(runs, 'run')}: the others use only one node"
     local = site.scheduler.kind == "local"
     remedy = "try --site virtual-hosts" if local else "use two nodes with --set nodes=2 --set ranks_per_node=..."
-    return f"no message leaves the node, so nothing is learned about the network: {remedy}"
+    return f"no message leaves the node, so the runs do not measure the network: {remedy}"
 
 
 def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:

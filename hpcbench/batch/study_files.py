@@ -36,7 +36,7 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
             if not directory.is_dir():
                 raise UserError(
                     f"{run.where(('program', 'directory'))}: program.directory: {shown_path(directory)} is not a "
-                    "directory (relative paths start at the study file): check the path"
+                    "directory (paths are relative to the directory of the study file): check the path"
                 )
             continue
         key = (run.study.data, run.study.links, run.study.train.seq_len)
@@ -46,8 +46,8 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
         for place, name in _named_files(run.study):
             if not (exists(base / name) and (base / name).is_file()):
                 raise UserError(
-                    f"{run.where(place)}: {'.'.join(map(str, place))}: {shown_path(base / name)} is not a file "
-                    "(relative paths start at the study file): check the path"
+                    f"{run.where(place)}: {'.'.join(map(str, place))}: {shown_path(base / name)} is not a file (paths "
+                    "are relative to the directory of the study file): check the path"
                 )
         _check_length(run, run.study, base)
 

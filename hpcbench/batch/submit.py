@@ -96,7 +96,7 @@ def submit(
     loaded = load_study(study, options.sets)
     name = options.site or loaded.study.site
     if name is None:
-        raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
+        raise UserError(f"{loaded.document.name}: no site is set: add `site:` to the study, or use --site")
     site, site_document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
     if options.more is not None:
         return _add(study, options, loaded, site, _digest(loaded, site_document.text, options.only), check, progress)
@@ -112,11 +112,12 @@ def submit(
     check(runs, site, study.parent)
     jobs, notes = plan(runs, loaded, site, dry_run=not asks)
     if refusal:  # files may exist only on the site's machine
-        notes.append(f"submit would refuse this here: {refusal}")
+        notes.append(f"submit would refuse this study here: {refusal}")
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
         notes.append(
-            f"{', '.join(left_out)}: set in this shell only: add what jobs need to `environment:` of the site file"
+            f"{', '.join(left_out)}: set only in this shell: add the variables that jobs need to `environment:` of the "
+            "site file"
         )
     base = _base(options, loaded, site)
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
@@ -130,8 +131,8 @@ def submit(
 
         if not have_met(site, base.parent):
             notes.append(
-                f"communication between ranks was never tested on {site.site}: `hpcbench doctor "
-                f"--site {name} --run` tests its launcher"
+                f"communication between ranks was never tested on {site.site}: test the launcher with `hpcbench doctor "
+                f"--site {name} --run`"
             )
     base = base / "dry-run" if options.dry_run and options.out is None else base
     more = {"dry_run": options.dry_run, "digest": _digest(loaded, site_document.text, options.only)}
@@ -248,11 +249,11 @@ def _existing(base: Path) -> Iterator[Path]:
     try:
         base.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{shown_path(base)}: is not a directory: give another --out") from None
+        raise UserError(f"{shown_path(base)}: is not a directory: choose another directory with --out") from None
     except OSError as error:
-        raise UserError(f"{shown_path(base)}: {error.strerror}: name one of your directories with --out") from None
+        raise UserError(f"{shown_path(base)}: {error.strerror}: choose one of your directories with --out") from None
     if not os.access(base, os.W_OK | os.X_OK):
-        raise UserError(f"{shown_path(base)}: is not writable: name one of your directories with --out")
+        raise UserError(f"{shown_path(base)}: is not writable: choose one of your directories with --out")
     try:
         yield base
     except BaseException:

@@ -123,8 +123,8 @@ def _look_again(
         f"and the queue cannot be searched ({silent})" if silent else f"and the queue has no {submitted.name} so far"
     )
     raise UserError(
-        f"{unclear}, {queue}: handed/{submitted.number:04d}.json records that: run the same command "
-        "again, which searches for it first"
+        f"{unclear}, {queue}: run the same command again, which first searches for the job (recorded in "
+        f"handed/{submitted.number:04d}.json)"
     )
 
 

@@ -65,8 +65,8 @@ class Bench:
         if _ROOM * nbytes <= self._available:
             return None
         return (
-            f"{format_size(nbytes)} is left out: it needs {_ROOM * nbytes / 2**20:.0f} MiB per rank, "
-            f"and {self._available / 2**20:.0f} MiB are available"
+            f"{format_size(nbytes)} is left out: it needs {_ROOM * nbytes / 2**20:.0f} MiB per rank, but only "
+            f"{self._available / 2**20:.0f} MiB are available"
         )
 
     def measure_all(self, wanted: Wanted, show: Show) -> tuple[list[CollectiveRow], list[str]]:

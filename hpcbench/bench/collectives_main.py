@@ -125,7 +125,7 @@ def _run(comm: Any, wanted: "Wanted", data: str, files: BenchFiles) -> int:
     if not rows:
         raise UserError(f"nothing to measure: {'; '.join(left_out)}")
     if comm.rank == 0:
-        title = f"{topology}; {data}, float32; {about['mpi']}; ranks wait: {wait.value}; median of {wanted.repeats}"
+        title = f"{topology}; {data}, float32; {about['mpi']}; wait strategy: {wait.value}; median of {wanted.repeats}"
         by = files.links or files.tune
         settings = {
             "data": data,
@@ -161,7 +161,7 @@ def _check_settings(settings: Settings) -> "Wanted":
     choices = tuple(algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.NATIVE)
     for algorithm in settings.algorithms:
         if algorithm == Algorithm.NATIVE.value:
-            raise UserError("--algorithm native: is always measured. Leave it out")
+            raise UserError("--algorithm native: is always measured. Leave native out")
         options.check_choice("--algorithm", algorithm, choices)
     schemes = [
         MeasuredScheme(codec, Algorithm(algorithm), count)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def figure(rows: Sequence[CollectiveRow], title: str) -> Figure:
     """Draw a figure of the measured rows (at least one)."""
-    caption = "Time of each scheme over the size of the vector, and below it the speed relative to the MPI library."
+    caption = "Top: time of each scheme as a function of the vector size. Bottom: speed relative to the MPI library."
     return Figure("collectives", "Time and speed over size", caption, lambda canvas: _paint(canvas, rows, title))
 
 

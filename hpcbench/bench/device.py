@@ -108,7 +108,7 @@ def open_device(name: str, isa: str | None = None) -> BenchDevice:
     """
     if name == "gpu":
         if isa is not None:
-            raise UserError(f"--isa {isa}: is a build for the CPU. Leave it out with --device gpu")
+            raise UserError(f"--isa {isa}: is a build for the CPU. Leave --isa out with --device gpu")
         from hpcbench.bench.gpu import BenchGpu
 
         return BenchGpu()
@@ -117,6 +117,6 @@ def open_device(name: str, isa: str | None = None) -> BenchDevice:
     try:
         return Cpu(kernels(isa))
     except ValueError:
-        raise UserError(f"--isa {isa}: this processor does not support it. Leave it out, or use generic") from None
+        raise UserError(f"--isa {isa}: not supported by this processor. Leave --isa out, or use generic") from None
     except ImportError as error:
         raise UserError(str(error)) from None

@@ -52,7 +52,7 @@ def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
     if values.dtype == np.dtype("V2"):  # NumPy stores bfloat16 as V2.
         values = values.view(BFLOAT16)
     if values.dtype != BFLOAT16 and values.dtype.kind != "f":
-        raise UserError(f"--data {source}: holds {values.dtype}, not floating-point values. Name another array")
+        raise UserError(f"--data {source}: contains {values.dtype}, not floating-point values. Name another array")
     return values.reshape(-1)
 
 
@@ -75,9 +75,11 @@ def _choose(path: Path, key: str, arrays: Mapping[str, Any]) -> str:
     if not arrays:
         raise UserError(f"--data {path}: contains no array")
     if key:
-        raise UserError(f"--data {path}:{key}: the file has no array {key!r}: it has {names}")
+        raise UserError(f"--data {path}:{key}: the file has no array {key!r}. Use one of {names}")
     if len(arrays) > 1:
-        raise UserError(f"--data {path}: contains {len(arrays)} arrays. Choose one by {path}:KEY, with KEY of {names}")
+        raise UserError(
+            f"--data {path}: contains {len(arrays)} arrays. Choose one with {path}:KEY, where KEY is one of {names}"
+        )
     return next(iter(arrays))
 
 
@@ -91,7 +93,7 @@ def _read_npy(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(values, np.ndarray):
-            raise ValueError("it contains several arrays: rename it to .npz")
+            raise ValueError("it contains several arrays. Rename the file to .npz")
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"--data {path}: not a NumPy array: {error}") from None
     return values
@@ -101,7 +103,7 @@ def _read_npz(path: Path, key: str, _: np.dtype[Any]) -> Array:
     try:
         arrays = np.load(path, allow_pickle=False)
         if not isinstance(arrays, NpzFile):
-            raise ValueError("it contains a single array: rename it to .npy")
+            raise ValueError("it contains a single array. Rename the file to .npy")
         with arrays:
             values: Array = arrays[_choose(path, key, arrays)]
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -113,7 +115,9 @@ def _read_bin(path: Path, key: str, dtype: np.dtype[Any]) -> Array:
     _refuse_key(path, key)
     size = path.stat().st_size
     if size % dtype.itemsize:
-        raise UserError(f"--data {path}: {size} bytes are not a multiple of {dtype}. Set --type, or fix the file")
+        raise UserError(
+            f"--data {path}: {size} bytes are not a multiple of the size of {dtype}. Set --type, or fix the file"
+        )
     return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
 
 
@@ -134,11 +138,13 @@ def _read_safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
     name = _choose(path, key, tensors)
     dtype = _SAFETENSORS.get(kinds[name])
     if dtype is None:
-        raise UserError(f"--data {path}:{name}: holds {kinds[name]}, not floating-point values of 16 bits or more")
+        raise UserError(f"--data {path}:{name}: contains {kinds[name]}, not floating-point values of 16 bits or more")
     begin = places[name][0] if places[name] else -1
     end = begin + counts[name] * dtype.itemsize
     if begin < 0 or places[name] != (begin, end) or 8 + length + end > size:
-        raise UserError(f"--data {path}:{name}: lies outside of the file: it was cut, or its header is wrong")
+        raise UserError(
+            f"--data {path}:{name}: lies outside of the file. The file is truncated, or its header is wrong"
+        )
     if not counts[name]:
         return np.empty(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r", offset=8 + length + begin, shape=(counts[name],))

@@ -47,7 +47,8 @@ def bench_gemm(
         raise UserError("bench gemm: needs PyTorch. Install it with `pip install torch`") from None
     if device == "gpu" and not torch.cuda.is_available():
         raise UserError(
-            "--device gpu: PyTorch detects no GPU here. Leave it out, or run it in a job on a node with a GPU"
+            "--device gpu: PyTorch detects no GPU here. Leave --device out, or run this command in a job on a node "
+            "with a GPU"
         )
     from hpcbench.batch.files import now, write_json
     from hpcbench.bench import gemm, layers

@@ -94,7 +94,7 @@ def _measure_and_show(
         shared = {"between_work": shared_cores.make_rows(calls)}
     if comm.rank:
         return 0
-    title = f"{bench.group.topology}; {about['mpi']}; ranks wait: {wait.value}; median of {repeats}"
+    title = f"{bench.group.topology}; {about['mpi']}; wait strategy: {wait.value}; median of {repeats}"
     results = network_table.NetworkResults(measured, skipped, title, {**about, "repeats": repeats, **shared})
     results.show()
     results.save(outputs)

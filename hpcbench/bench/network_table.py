@@ -42,7 +42,7 @@ class NetworkResults(Results):
 
 
 def _tabulate_links(network: MeasuredNetwork) -> Table | None:
-    levels = {"within nodes, a rank": network.within, "between nodes, a node": network.between}
+    levels = {"within nodes, per rank": network.within, "between nodes, per node": network.between}
     measured = [(name, level) for name, level in levels.items() if level]
 
     def rate_of(nbytes: int) -> Callable[[tuple[str, Level]], float]:

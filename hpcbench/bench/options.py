@@ -16,7 +16,7 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Reject a value that is not one of the choices."""
     if value not in choices:
         close = difflib.get_close_matches(value, choices, 1)
-        hint = f": did you mean {close[0]!r}?" if close else ""
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise UserError(f"{option} {value}: unknown value: use one of {', '.join(choices)}{hint}")
 
 
@@ -31,7 +31,7 @@ def check_codecs(names: Sequence[str]) -> None:
     try:
         from hpcbench.codecs.registry import get_codec
     except ModuleNotFoundError as error:
-        raise UserError(f"bench: needs {error.name}: pip install {error.name}") from None
+        raise UserError(f"bench: needs {error.name}. Install it with `pip install {error.name}`") from None
     for name in names:
         try:
             get_codec(name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def figure(result: Result, title: str) -> Figure:
     """Draw a figure of the measurements."""
-    caption = "Relative RMS error over the size of a value on the wire. Color and brackets give encode GB/s."
+    caption = "Relative RMS error as a function of the bits per value on the wire. Color and brackets show encode GB/s."
     return Figure("codecs", "Error over size", caption, lambda canvas: _paint(canvas, result.rows, title))
 
 

@@ -107,7 +107,7 @@ class Wanted:
 def make_plan(operation: str, nbytes: int, scheme: MeasuredScheme, topology: Topology, links: Links) -> Plan | str:
     """Return a scheme's plan, or the reason why no plan exists."""
     if operation == "all-to-all":
-        return "direct exchange with every part encoded; there are no alternatives"
+        return "all-to-all has only one plan: a direct exchange of encoded parts"
     kind = Operation(operation)
     reason = refusal(kind, scheme.algorithm, topology)
     if reason:

@@ -115,7 +115,9 @@ def connect(ranks: int | None) -> "MPI.Comm":
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"no MPI ({error}). Load the site's modules, or run `pip install mpi4py mpich`") from None
+        raise UserError(
+            f"MPI is not available ({error}). Load the site's modules, or run `pip install mpi4py mpich`"
+        ) from None
     comm = MPI.COMM_WORLD
     wanted = ranks or max(map(_number, (*_SIZES, _STEP)))
     if comm.size < wanted or (ranks and comm.size != ranks):
@@ -125,7 +127,7 @@ def connect(ranks: int | None) -> "MPI.Comm":
             "not use the same interface (with srun, try --mpi=pmi2 or --mpi=pmix)"
         )
     if comm.size == 1:
-        raise UserError("the launcher started a world of one rank. Start at least 2")
+        raise UserError("the launcher started a world of one rank, but at least 2 ranks are needed")
     return comm
 
 

@@ -86,11 +86,11 @@ def status(
     from hpcbench.contract.submission import read_submission
 
     if watch and json:
-        raise UserError("--watch --json: give one of them: --json prints the present state once")
+        raise UserError("--watch --json: give only one of them: --json prints the current state once")
     root = find_root(directory)
     if watch:
         if read_submission(root).dry_run:
-            raise UserError(f"{root}: a dry run: there is nothing to watch: submit the study without --dry-run")
+            raise UserError(f"{root}: is a dry run, so there is nothing to watch: submit the study without --dry-run")
         from hpcbench.report.live import follow
 
         raise typer.Exit(follow(root))

@@ -22,7 +22,9 @@ def sites(
     elif arguments[0] == "check":
         raise typer.Exit(check_sites(arguments[1:]))
     elif len(arguments) > 1:
-        raise UserError(f"sites: name one site to show: to check files, use `hpcbench sites check {arguments[0]} ...`")
+        raise UserError(
+            f"sites: name only one site to show, or check files with `hpcbench sites check {arguments[0]} ...`"
+        )
     else:
         show_site(arguments[0])
 
@@ -73,7 +75,7 @@ def doctor(
         typer.echo(draft(name), nl=False)
         return
     if name is not None:
-        raise UserError("--name: names a drafted site: add --draft-site, or use --site")
+        raise UserError("--name: is only for a drafted site: add --draft-site, or use --site")
     from hpcbench.doctor.examine import examine
     from hpcbench.doctor.show_checks import show, write
 

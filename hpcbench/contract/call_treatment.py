@@ -76,9 +76,9 @@ def explain_undecidable(scheme: Scheme) -> str | None:
     The pass and the step of a program's calls are unknown.
     """
     if scheme.optimizer is not None:
-        return "it sets an optimizer, and the program has its own: use another scheme"
+        return "it sets an optimizer, but the program has its own optimizer: use another scheme"
     if scheme.algorithm == "homomorphic":
-        return "algorithm homomorphic needs the MPI library to sum: use algorithm encoded"
+        return "algorithm homomorphic needs sums by the MPI library: use algorithm encoded"
     for k, rule in enumerate(scheme.all_rules):
         if rule.from_step > 1 or rule.until_step is not None:
             return (
@@ -87,13 +87,13 @@ def explain_undecidable(scheme: Scheme) -> str | None:
             )
         if rule.feedback_average or rule.feedback_reset:
             return (
-                f"{scheme.name_rule(k)} averages or resets errors, for which a program's calls lack their step: leave "
+                f"{scheme.name_rule(k)} averages or resets errors, but a program's calls do not show their step: leave "
                 "feedback_average and feedback_reset out"
             )
         if rule.low_rank:
             return (
-                f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave it out, or "
-                "use PyTorch's PowerSGD hook (scheme ddp-hook)"
+                f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave low_rank "
+                "out, or use PyTorch's PowerSGD hook (scheme ddp-hook)"
             )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:
@@ -102,6 +102,6 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 first, second = sorted(treatment.rule for treatment in treatments)
                 return (
                     f"{scheme.name_rule(first)} and {scheme.name_rule(second)} treat forward and backward pass "
-                    "differently, but a program's calls do not show their pass: give both the same codec"
+                    "differently, but a program's calls do not show their pass: use the same codec for both passes"
                 )
     return None

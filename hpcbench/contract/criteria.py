@@ -65,9 +65,11 @@ class QuantityBound(Section):
     @model_validator(mode="after")
     def _bounds(self) -> "QuantityBound":
         if self.min is None and self.max is None:
-            raise ValueError("bounds nothing: give min, max or both")
+            raise ValueError("sets no bound: give min, max or both")
         if self.reference is not None and self.quantity in ("speed_ratio", "loss_difference"):
-            raise ValueError(f"reference: not with {self.quantity}, which is relative to the baseline")
+            raise ValueError(
+                f"reference: has no meaning for {self.quantity}, which is relative to the baseline: leave reference out"
+            )
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"no value lies between min {self.min:g} and max {self.max:g}: swap them")
         return self

@@ -46,9 +46,11 @@ class Experts(Section):
     @model_validator(mode="after")
     def _top_of_all(self) -> "Experts":
         if self.top > self.count:
-            raise ValueError(f"top {self.top} is more than count {self.count}: lower it")
+            raise ValueError(f"top {self.top} is more than count {self.count}: lower top")
         if self.shared_width is not None and not self.shared:
-            raise ValueError("shared_width is the width of a shared expert: set shared to true, or leave it out")
+            raise ValueError(
+                "shared_width is the width of a shared expert: set shared to true, or leave shared_width out"
+            )
         return self
 
     def places(self, tokens: int) -> int:

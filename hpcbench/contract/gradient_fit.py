@@ -38,8 +38,8 @@ def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
     if train.sync == "all-reduce" or not any(rule.feedback_average or rule.feedback_reset for rule in scheme.rules):
         return None
     return (
-        f"sync {train.sync} sends gradients to servers, whose errors are neither averaged nor reset: use all-reduce, "
-        "or leave feedback_average and feedback_reset out"
+        f"sync {train.sync} sends gradients to servers, and the errors of servers are neither averaged nor reset: use "
+        "all-reduce, or leave feedback_average and feedback_reset out"
     )
 
 
@@ -49,11 +49,11 @@ def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
         return None
     what = "low_rank sums the whole gradient of a step"
     if train.zero > 1:
-        return f"{what}, but train.zero {train.zero} sums pieces in each micro-batch: set it to 0 or 1"
+        return f"{what}, but train.zero {train.zero} sums pieces in each micro-batch: set train.zero to 0 or 1"
     if train.optimizer == "onebit-adam":
         return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
     if train.prune is not None:
-        return f"{what} as matrices, but train.prune removes values from its messages: leave one of both out"
+        return f"{what} as matrices, but train.prune removes values from its messages: leave one of the two out"
     if train.sync != "all-reduce":
         return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
     if train.schedule in UNFLUSHED:

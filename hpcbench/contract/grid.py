@@ -144,7 +144,8 @@ class Product:
                 continue
             if extra or axes[: len(at)] != at or len(axes) != len(at) + 1:
                 raise ValueError(
-                    f"{dim} is cut by {axes} in memory and by {at} in the product: memory may have one axis more, last"
+                    f"{dim} is cut by {axes} in memory and by {at} in the product: memory may have only one more axis, "
+                    "at the end"
                 )
             extra = ExtraCut(dim, axes[-1])
         return extra

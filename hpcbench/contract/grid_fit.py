@@ -16,13 +16,14 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
     try:
         grid = make_grid(mode, tp, depth)
     except ValueError as error:
-        return Misfit(("layout", "tp"), f"for tensor {mode} {error}, or tensor 1d")
+        return Misfit(("layout", "tp"), f"with tensor {mode}, {error}, or tensor 1d")
     if mode == "1d":
         return None
     if train.sequence_parallel:
         return Misfit(
             ("train", "sequence_parallel"),
-            f"tensor {mode} already spreads all activations over the grid: set it to false, or use tensor 1d",
+            f"tensor {mode} already spreads all activations over the grid: set sequence_parallel to false, or use "
+            "tensor 1d",
         )
     if train.optimizer == "onebit-adam":
         return Misfit(
@@ -45,8 +46,8 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
             above = -(-size // unit) * unit
             return Misfit(
                 field,
-                f"{size} cannot be cut into {unit} {what}, as tensor {mode} with tp {tp} does: use {above}, or another "
-                "layout.tensor",
+                f"{size} cannot be divided into {unit} {what}, as tensor {mode} with tp {tp} requires: use {above}, or "
+                "another layout.tensor",
             )
     return None
 

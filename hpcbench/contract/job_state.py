@@ -144,38 +144,40 @@ def _judge(
     if mark is not None and mark.state == "ended":
         return _clears_up(mark, answer, silent, clock) or _ended(mark, record, answer)
     if record is None:
-        return Status(State.RUNNING, "according to its status file; no scheduler was asked")
+        return Status(State.RUNNING, "according to its status file; no scheduler was queried")
     if answer is None and not record.answered and mark is None:
         return Status(State.UNKNOWN, "submitted, but the scheduler's answer is missing: run `hpcbench submit` again")
     if silent is not None and (answer is None or answer.state.alive):
         last = f"; last seen {answer.state}" if answer else ""
         return Status(State.UNKNOWN, f"{silent}{last}")
     if record.cancelled and (answer is None or (answer.state.alive and answer.absent is not None)):
-        return Status(State.CANCELLED, "no longer in its queue, and its status file has no end")
+        return Status(State.CANCELLED, "no longer in its queue, and its status file records no end")
     if record.cancelled and answer is not None and _ended_by_us(answer, record.cancelled):
         return Status(State.CANCELLED, answer.reason)
     again = mark is not None and _waits_again(mark, mark.attempt - begun, answer)
     put_back = f"put back into its queue after attempt {mark.attempt}" if mark and again else ""
     if answer is None:
         if clock - (_seconds(record.time) or 0.0) < GRACE:
-            waits = Status(State.PENDING, put_back or "submitted, not listed yet")
+            waits = Status(State.PENDING, put_back or "submitted, but not listed by the scheduler yet")
             return Status(State.RUNNING) if mark is not None and not put_back else waits
-        return Status(State.LOST, "its scheduler does not list it, and its status file has no end")
+        return Status(State.LOST, "not listed by the scheduler, and its status file records no end")
     if answer.state.alive:
         if answer.absent is None:
             return Status(answer.state, "; ".join(part for part in (put_back, answer.reason) if part))
         if clock - answer.absent > GRACE:
             return Status(
-                State.LOST, f"no longer in its queue, where it was {answer.state.value}, and its status file has no end"
+                State.LOST,
+                f"no longer in its queue (last state: {answer.state.value}), and its status file records no end",
             )
         return Status(
-            answer.state, f"according to the last list that contains it; lost if still missing after {GRACE:.0f} s"
+            answer.state,
+            f"according to the last list of the scheduler with this job; lost if not listed again within {GRACE:.0f} s",
         )
     lately = clock - answer.since
     if answer.state is State.COMPLETED:
         if lately < _SLOW_FILES:
-            return Status(State.RUNNING, "its scheduler reports completed; its status file has no end yet")
-        return Status(State.UNKNOWN, "its scheduler reports completed, but its status file has no end")
+            return Status(State.RUNNING, "the scheduler reports completed, but the status file records no end yet")
+        return Status(State.UNKNOWN, "the scheduler reports completed, but the status file records no end")
     if answer.state is State.PREEMPTED and requeue and lately < GRACE:
         return Status(State.PENDING, f"preempted; {put_back or 'may return to its queue'}")
     return Status(answer.state, answer.reason or describe_exit(answer.exit))
@@ -218,7 +220,7 @@ def _ended(mark: Mark, record: SubmissionRecord | None, answer: SchedulerAnswer 
     if mark.exit == 0:
         return Status(State.COMPLETED)
     if mark.exit is None:
-        return Status(State.UNKNOWN, "its status file lacks the exit status")
+        return Status(State.UNKNOWN, "its status file contains no exit status")
     if record is not None and record.cancelled and _after(mark, record.cancelled):
         return Status(State.CANCELLED)
     if answer is not None and answer.state in DONE_TO_IT:
@@ -226,7 +228,7 @@ def _ended(mark: Mark, record: SubmissionRecord | None, answer: SchedulerAnswer 
     if mark.why:
         return Status(State.FAILED, mark.why)
     if mark.exit == STOPPED_EXIT:
-        return Status(State.STOPPED, "stopped at a time limit: continue it with `hpcbench retry`")
+        return Status(State.STOPPED, "stopped at a time limit: continue the job with `hpcbench retry`")
     return Status(State.FAILED, describe_exit(mark.exit))
 
 

@@ -178,8 +178,8 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
         if cut.tensor == "1d" and width % cut.tp and (name == "mlp_width" or model.experts):
             return Misfit(
                 ("model", name),
-                f"a middle of {width} cannot be cut into layout.tp {cut.tp} equal parts: use a multiple of {cut.tp}, "
-                "or another layout.tp",
+                f"width {width} cannot be divided into layout.tp {cut.tp} equal parts: use a multiple of {cut.tp}, or "
+                "another layout.tp",
             )
     if cut.cp > 1:
         if misfit := _context_misfit(model, train, cut):
@@ -188,7 +188,7 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
         above = -(-train.seq_len // cut.tp) * cut.tp
         return Misfit(
             ("train", "seq_len"),
-            f"sequence_parallel splits {train.seq_len} into layout.tp {cut.tp} equal parts: use {above}, or "
+            f"sequence_parallel cannot divide {train.seq_len} into layout.tp {cut.tp} equal parts: use {above}, or "
             "sequence_parallel: false",
         )
     if model.layers < cut.pp:
@@ -199,7 +199,7 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
     if cut.chunks > 1 and cut.pp == 1:
         return Misfit(
             ("layout", "chunks"),
-            f"{cut.chunks} chunks, but layout.pp is 1: one stage has nothing to interleave: use chunks 1, or more "
+            f"{cut.chunks} chunks, but layout.pp is 1, and one stage has nothing to interleave: use chunks 1, or more "
             "stages",
         )
     product = f"pp x chunks = {cut.pp} x {cut.chunks} = {cut.parts} parts"
@@ -211,14 +211,14 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
     if cut.stages and not cut.automatic and not cut.fits(model.layers):
         return Misfit(
             ("layout", "stages"),
-            f"{cut.stages} are {len(cut.stages)} parts with {sum(cut.stages)} layers: name {product} with model.layers "
-            f"{model.layers} together",
+            f"{cut.stages} lists {len(cut.stages)} parts with {sum(cut.stages)} layers in all: list {product} with "
+            f"model.layers {model.layers} in all",
         )
     if (train.schedule == "interleaved") != (cut.chunks > 1):
         return Misfit(
             ("train", "schedule"),
-            f"{train.schedule} with layout.chunks {cut.chunks}: interleaved goes with 2 chunks or more, the others "
-            "with 1",
+            f"{train.schedule} with layout.chunks {cut.chunks}: interleaved needs 2 chunks or more, and all other "
+            "schedules need 1",
         )
     return None
 
@@ -243,8 +243,8 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
         two = "" if cut.context == "ulysses" else " of two pieces each"
         return Misfit(
             ("train", "seq_len"),
-            f"{train.seq_len} cannot be cut into {pieces} equal parts{two}: use {-(-train.seq_len // unit) * unit}, or "
-            "another layout.cp",
+            f"{train.seq_len} cannot be divided into {pieces} equal parts{two}: use "
+            f"{-(-train.seq_len // unit) * unit}, or another layout.cp",
         )
     return None
 
@@ -294,7 +294,7 @@ def find_batch_misfit(train: Train, layout: Layout) -> Misfit | None:
         return Misfit(
             ("train", "global_batch"),
             f"{train.global_batch} gives {train.global_batch // part} micro-batches per replica, but two versions of "
-            f"the weights need layout.pp {layout.pp} or more: use {part * layout.pp}, or schedule pipedream",
+            f"the weights need at least {layout.pp} (layout.pp): use {part * layout.pp}, or schedule pipedream",
         )
     rows = layout.grid.samples
     if rows > 1 and train.eval_samples % (layout.dp * rows):

@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 DIRECTORY = "messages"
 """Directory of the files, relative to the run's directory."""
 _ABOUT = "about.json"
-_REMEDY = "remove it, or run again with train.keep_messages"
+_REMEDY = "remove the file, or run again with train.keep_messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +122,4 @@ def read_samples(path: Path) -> SampledStep:
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError):
-        raise UserError(f"{where}: not a complete file of message samples: it was cut or changed: {_REMEDY}") from None
+        raise UserError(f"{where}: not a complete file of message samples (truncated or changed): {_REMEDY}") from None

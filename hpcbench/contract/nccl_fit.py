@@ -24,7 +24,9 @@ def find_nccl_misfit(
         return None
     path = ("train", "transport")
     if device == "cpu":
-        return Misfit(path, "nccl carries arrays of GPUs, but the device is cpu: use mpi, or a site with device cuda")
+        return Misfit(
+            path, "nccl sends only arrays on GPUs, but the device is cpu: use mpi, or a site with device cuda"
+        )
     if train.schedule in UNFLUSHED and layout.pp > 1:
         return Misfit(
             path,
@@ -44,14 +46,14 @@ def find_nccl_misfit(
     if scheme.algorithm == "auto":
         return Misfit(
             path,
-            f"nccl has no measured times, from which algorithm auto of scheme {scheme.name} chooses: use mpi, or a "
-            "scheme with algorithm encoded",
+            f"algorithm auto of scheme {scheme.name} chooses by measured times, which do not exist for nccl: use mpi, "
+            "or a scheme with algorithm encoded",
         )
     for rule in scheme.all_rules:
         if spec.parse(rule.codec).family in VARIABLE:
             return Misfit(
                 path,
-                f"nccl needs the sizes of messages before they arrive, and those of codec {rule.codec} in scheme "
-                f"{scheme.name} vary in size: use mpi, or another codec",
+                f"nccl needs the sizes of messages before they arrive, but with codec {rule.codec} of scheme "
+                f"{scheme.name} the sizes vary: use mpi, or another codec",
             )
     return None

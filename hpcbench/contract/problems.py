@@ -125,10 +125,10 @@ def _describe_finding(finding: Any, schema: type[BaseModel], path: FieldPath) ->
         known_keys = list_fields(schema, path[:-1])
         meant = _MEANT.get(str(path[-1]))
         if meant in known_keys:
-            return f"unknown key, did you mean {meant!r}?"
+            return f"unknown key (did you mean {meant!r}?)"
         if str(path[-1]).isdigit():
             return "unknown key: write a number without commas, such as 4000 for 4,000"
-        near = suggest(str(path[-1]), known_keys) or f": known are {', '.join(known_keys)}"
+        near = suggest(str(path[-1]), known_keys) or f": use one of {', '.join(known_keys)}"
         return f"unknown key{near}"
     if kind == "missing":
         return "is missing: add it"
@@ -187,9 +187,9 @@ def find_section(schema: type[BaseModel], path: Sequence[str | int]) -> type[Bas
 
 
 def suggest(word: str, known_words: list[str]) -> str:
-    """Return ``, did you mean 'X'?`` if a known word is similar, else an empty string."""
+    """Return `` (did you mean 'X'?)`` if a known word is similar, else an empty string."""
     near = difflib.get_close_matches(word, known_words, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def show(value: object, limit: int = 60) -> str:

@@ -26,7 +26,7 @@ def check_environment(environment: dict[str, str]) -> dict[str, str]:
     for name in environment:
         for pattern, reason in _FIXED:
             if re.fullmatch(pattern, name):
-                raise ValueError(f"{name} {reason}: if all runs need it, set it in the site file")
+                raise ValueError(f"{name} {reason}: if all runs need this variable, set it in the site file")
     return environment
 
 

@@ -72,7 +72,7 @@ class LogLines(Section):
     @model_validator(mode="after")
     def _check_groups(self) -> "LogLines":
         if self.every != 1 and "step" in re.compile(self.line).groupindex:
-            raise ValueError("every is only for a line without the group step: leave it out")
+            raise ValueError("every is only for a line without the group step: leave every out")
         if not re.compile(self.line).groups:
             raise ValueError("line has no group: name at least one, such as (?P<loss>[0-9.]+)")
         if self.evaluation is not None and "loss" not in re.compile(self.evaluation).groupindex:
@@ -156,7 +156,7 @@ class Program(Section):
             raise ValueError(f"values.{cut} has a NUL character, which a command cannot contain: remove it")
         taken = next((name for name in self.values if name in (*OWN, "arguments")), None)
         if taken:
-            raise ValueError(f"values.{taken} is a name that hpcbench sets: choose another")
+            raise ValueError(f"values.{taken} is a name that hpcbench sets: choose another name")
         return self
 
     def uses(self, name: str) -> bool:

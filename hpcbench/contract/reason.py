@@ -29,7 +29,7 @@ _SIGNALS = [
 ]
 _CAUSES = [
     (re.compile(r"oom[-_]kill", re.IGNORECASE), "out of memory: the scheduler killed a process"),
-    (re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT"), "the job's time was up"),
+    (re.compile(r"DUE TO TIME LIMIT|TERM_RUNLIMIT"), "the job reached its time limit"),
     # Slurm: "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-03-05T11:08:03 DUE TO NODE n2 FAILURE ***"
     (
         re.compile(r"\*\*\* ((?:STEP|JOB) .* DUE TO (?:NODE|PREEMPTION|JOB REQUEUE|RESERVATION)\b.*?) *(?:\*\*\*|$)"),
@@ -43,7 +43,7 @@ _CAUSES = [
 ]
 """Messages about causes outside the ranks. They take precedence over messages of ranks."""
 _REMEDIES = [
-    (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, which names it, in setup: of the site file"),
+    (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, the path of this file, in setup: of the site file"),
 ]
 """Remedies for complaints of a launcher."""
 _EXITS = {

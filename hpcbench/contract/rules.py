@@ -80,9 +80,9 @@ def list_idle_rules(scheme: Scheme, setting: TrafficSettings) -> list[str]:
 
 def _explain_idle(rule: Rule, live: set[Traffic], steps: int) -> str:
     if rule.from_step > steps:
-        return f": its first step is {rule.from_step}, and the run has {steps} steps"
+        return f": its first step is {rule.from_step}, but the run has only {steps} steps"
     if any(rule.matches(traffic) for traffic in live):
-        return ": later rules apply to all traffic that it matches"
+        return ": later rules apply to all traffic that this rule matches"
     return " in this layout"
 
 
@@ -167,7 +167,8 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
                 if streamed:
                     return (
                         f"{name} rounds at random, but tensor {setting.layout.tensor} sends activations and weights "
-                        "again for the backward pass, and they would differ: use a codec without stochastic rounding"
+                        "again for the backward pass, and the copies would differ: use a codec without stochastic "
+                        "rounding"
                     )
                 return (
                     f"{name} rounds at random, so recomputed activations differ from those of the forward pass: use a "
@@ -188,7 +189,7 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | No
     if setting.layout.context != "ulysses":
         return (
             f"{name} rounds at random, but context {setting.layout.context} sends keys and values again for the "
-            "backward pass, and they would differ: use a codec without stochastic rounding, or context ulysses"
+            "backward pass, and the copies would differ: use a codec without stochastic rounding, or context ulysses"
         )
     if setting.train.recompute != "none":
         return (
@@ -207,7 +208,7 @@ def find_gpu_obstacle(scheme: Scheme) -> tuple[int | None, str] | None:
         return None, "algorithm homomorphic sums in host memory: use two-shot, or device cpu"
     for k, rule in enumerate(scheme.all_rules):
         if not spec.parse(rule.codec).on_gpu:
-            return k, f"codec {rule.codec} has no kernels for a GPU: use another, or device cpu"
+            return k, f"codec {rule.codec} has no kernels for a GPU: use another codec, or device cpu"
     return None
 
 

@@ -52,7 +52,7 @@ def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary,
         two = find_double_claim(jobs / job.id, mark.start, mark.end)
         if two is not None:
             holders = " and ".join(make_printable(claim.holder, 40) for claim in two)
-            reason = f"its job ran twice at once, as {holders}: its measurements are not compared"
+            reason = f"its job ran twice at once, as {holders}, so its measurements are not compared"
             return ResolvedState(State.UNKNOWN, reason, f"{jobs / job.id / DIRECTORY / str(two[0].number)}.end:1")
     return verdict
 
@@ -135,7 +135,7 @@ def resolve_log_state(log: Ending) -> ResolvedState:
     if diverged := _diverged(log):
         return diverged
     if not log.begun:
-        return ResolvedState(State.UNKNOWN, "the file has no line of a run", str(log.path))
+        return ResolvedState(State.UNKNOWN, "the file contains no log lines of a run", str(log.path))
     missing = "has no end event" if log.from_hpcbench else "does not show how the run ended"
     return ResolvedState(State.INCOMPLETE, f"the log {missing}: {_progress(log)}", _at(log))
 
@@ -148,7 +148,7 @@ def _ended(
         # the job continues the run when it leaves the queue again
         return ResolvedState(State.PENDING, _with_limit(mark, _by_end_event(end).reason) if mark.limit else "")
     if status is None:
-        return ResolvedState(State.UNKNOWN, "its status file lacks the exit status", _marker(directory))
+        return ResolvedState(State.UNKNOWN, "its status file contains no exit status", _marker(directory))
     if job.state in OPEN and job.exit is not None and status in (*ENDED_BY_SIGNAL, STOPPED_EXIT):
         return ResolvedState(State.RUNNING, job.reason)  # its scheduler is about to report the reason
     if status == 0:
@@ -157,7 +157,7 @@ def _ended(
         if log is not None and (diverged := _diverged(log)):
             return diverged
         missing = "its log is missing" if log is None else "its log has no end event"
-        return ResolvedState(State.UNKNOWN, f"exit status 0, but {missing}: how it ended is not known", _at(log))
+        return ResolvedState(State.UNKNOWN, f"exit status 0, but {missing}, so the end of the run is unknown", _at(log))
     if end is not None and end.state == "completed" and mark.why:
         return _by_end_event(end)  # the write error came after the end event
     if end is not None and end.state != "completed":
@@ -179,7 +179,9 @@ def _ended(
     if mark.why:
         return ResolvedState(State.FAILED, f"{make_printable(mark.why, 200)}, {_progress(log)}", _at(log))
     if end is not None:
-        return ResolvedState(State.FAILED, f"all steps were taken, then: {reason}", where or _at(log))
+        return ResolvedState(
+            State.FAILED, f"all steps were completed, but then the run failed: {reason}", where or _at(log)
+        )
     if log is not None and (diverged := _diverged(log)):
         return diverged
     return ResolvedState(State.FAILED, f"{reason}, {_progress(log)}", where or _at(log))
@@ -205,7 +207,7 @@ def _by_end_event(log: Ending) -> ResolvedState:
         step = "" if log.diverged is None else f" at step {log.diverged}"
         return ResolvedState(State.NAN, reason or f"the loss is not finite{step}", where)
     if log.state == State.FAILED:
-        return ResolvedState(State.FAILED, reason or "the worker gives no reason", where)
+        return ResolvedState(State.FAILED, reason or "the worker reported no reason", where)
     if log.state == State.STOPPED:
         return ResolvedState(State.STOPPED, reason or f"stopped on request {_progress(log)}", where)
     return ResolvedState(State.UNKNOWN, f"the end event has the state '{make_printable(str(log.state), 40)}'", where)
@@ -214,7 +216,7 @@ def _by_end_event(log: Ending) -> ResolvedState:
 def _diverged(log: Ending) -> ResolvedState | None:
     if log.loss is None or math.isfinite(log.loss):
         return None
-    reason = f"loss is {log.loss} at step {log.step}, and the log ends there"
+    reason = f"loss is {log.loss} at step {log.step}, the last step in the log"
     return ResolvedState(State.NAN, reason, log.where(log.step_line))
 
 
@@ -231,7 +233,7 @@ def _progress(log: Ending | None) -> str:
     if log is None or log.step is None:
         return "before its first step"
     planned = "" if log.steps is None else f" of {log.steps}"
-    return f"after step {log.step}{planned}" + (", its last line cut" if log.cut else "")
+    return f"after step {log.step}{planned}" + (", with a truncated last line" if log.cut else "")
 
 
 def _at(log: Ending | None) -> str | None:

@@ -106,7 +106,7 @@ class Rule(Section):
             if self.axis:
                 near = {traffic: traffic for traffic in list_possible_traffic() if self.axis in traffic[3:]}
             raise ValueError(
-                f"no run has such traffic: {self.dimension + ' has' if self.dimension else 'there is'} "
+                f"no run has such traffic: {self.dimension + ' has' if self.dimension else 'there is'} only "
                 f"{', '.join(map(' '.join, near))}"
             )
         return self
@@ -125,7 +125,7 @@ class Rule(Section):
         if field and not self.feedback:
             raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
         if field and self.kind == "OPTIM":
-            raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave it out")
+            raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave {field} out")
         return self
 
     @model_validator(mode="after")
@@ -200,16 +200,18 @@ class Treatment:
     def refusal(self) -> str | None:
         """Why the algorithm does not support this treatment, and the remedy, or None if it does."""
         if self.algorithm is Algorithm.NATIVE and self.codec != "none":
-            return f"algorithm native runs no codec, and this is {self.codec}: use algorithm encoded, or codec none"
+            return (
+                f"algorithm native runs no codec, but the codec is {self.codec}: use algorithm encoded, or codec none"
+            )
         if self.algorithm is Algorithm.NATIVE and self.feedback:
             return "algorithm native keeps no errors for feedback: use algorithm encoded, or leave feedback out"
         if self.algorithm is Algorithm.HOMOMORPHIC and (spec.split(self.codec)[0] != "int8" or self.is_random):
             return (
-                "homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, not "
+                "algorithm homomorphic sums 8-bit integers, rounded to nearest: use codec int8 instead of "
                 f"{self.codec}, or algorithm encoded"
             )
         if self.between_nodes and self.algorithm not in (Algorithm.AUTO, Algorithm.HIERARCHICAL):
-            return f"encoded between nodes only: use hierarchical or auto, not {self.algorithm.value}"
+            return f"between_nodes needs algorithm hierarchical or auto, not {self.algorithm.value}"
         return None
 
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
@@ -274,7 +276,8 @@ class Scheme(Section):
     preload: File | None = Field(
         None,
         description="Shared library that this scheme's ranks load first (LD_PRELOAD), such as a collective library "
-        "that compresses. A relative path starts at the study file. Each rank checks that the file exists.",
+        "that compresses. Relative paths are relative to the directory of the study file. Each rank checks that the "
+        "file exists.",
     )
     setup: list[Line] = Field(
         default_factory=list,

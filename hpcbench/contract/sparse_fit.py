@@ -15,9 +15,9 @@ def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
         The layout's ``tensor``.
     """
     if model.tied:
-        return Misfit(("model", "tied"), "the head gives every row of the shared weight a gradient: set it to false")
+        return Misfit(("model", "tied"), "the head gives every row of the shared weight a gradient: set tied to false")
     if tensor != "1d":
-        return Misfit(("layout", "tensor"), f"{tensor} cuts the embedding's rows: use 1d")
+        return Misfit(("layout", "tensor"), f"{tensor} splits the rows of the embedding: use 1d")
     if train.optimizer == "onebit-adam":
         return Misfit(("train", "optimizer"), "1-bit Adam averages momenta, in which no row is zero: use adamw")
     if train.sync != "all-reduce":
@@ -37,7 +37,7 @@ def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None
     if train.sparse_gradients != "always":
         return None
     misfit = find_row_obstacle(model, train, tensor)
-    return misfit and Misfit(misfit.field, f"{misfit.problem}, or train.sparse_gradients to auto or never")
+    return misfit and Misfit(misfit.field, f"{misfit.problem}, or set train.sparse_gradients to auto or never")
 
 
 def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:

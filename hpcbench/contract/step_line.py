@@ -170,14 +170,14 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     """
     matched = _STEP.fullmatch(text)
     if not matched:
-        return DamagedLine(line, "a step line was cut") if _CUT_HEAD.fullmatch(text) else None
+        return DamagedLine(line, "a step line is truncated") if _CUT_HEAD.fullmatch(text) else None
     step, steps, columns = int(matched[1]), int(matched[2]), matched[3]
     if not columns.strip():
-        return DamagedLine(line, "a step line was cut")
+        return DamagedLine(line, "a step line is truncated")
     if not columns.startswith(" |"):
         return None
     if not columns.endswith(" |") or len(columns) < 4:
-        return DamagedLine(line, f"the line of step {step} was cut")
+        return DamagedLine(line, f"the line of step {step} is truncated")
     if not 1 <= step <= steps:
         return DamagedLine(line, f"step {step} of {steps} is impossible")
     values: dict[str, Any] = {}

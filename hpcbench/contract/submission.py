@@ -152,7 +152,7 @@ def read_submission(root: Path) -> SubmissionFile:
         astray = _astray(submission)
         if astray is None:
             return submission
-        wrong = f"{astray}: one part of the file names it, and another part lacks it"
+        wrong = f"{astray}: occurs in one part of the file, but is missing in another part"
     raise UserError(f"{shown_path(path)}: damaged: {make_printable(wrong, 200)}: submit the study again")
 
 

@@ -193,7 +193,9 @@ def read(path: Path) -> StepTrace:
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise UserError(f"{where}: not a complete trace: the run ended while writing it; trace the run again") from None
+        raise UserError(
+            f"{where}: not a complete trace, because the run ended while it was written: trace the run again"
+        ) from None
     about = data.get("otherData") if isinstance(data, dict) else None
     listed = data.get("traceEvents") if isinstance(data, dict) else None
     if not isinstance(about, dict) or not isinstance(listed, list):

@@ -130,17 +130,17 @@ class Data(Section):
     def _path_with_file(self) -> "Data":
         if (self.path is None) != (self.source == "stdlib"):
             raise ValueError(
-                "path does not fit source: leave it out for `source: stdlib`, and give it for `source: file`, megatron "
-                "or numpy"
+                "path does not fit source: leave path out for `source: stdlib`, and set it for `source: file`, "
+                "megatron or numpy"
             )
         return self
 
     @model_validator(mode="after")
     def _settings_of_the_source(self) -> "Data":
         if self.tokenizer is not None and self.source not in ("stdlib", "file"):
-            raise ValueError(f"tokenizer is for text, but `source: {self.source}` contains tokens: leave it out")
+            raise ValueError(f"tokenizer is for text, but `source: {self.source}` contains tokens: leave tokenizer out")
         if self.dtype is not None and (self.source != "numpy" or str(self.path).endswith(".npy")):
-            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: leave it out")
+            raise ValueError("dtype is for `source: numpy` with a file of bare numbers: leave dtype out")
         return self
 
 
@@ -303,9 +303,11 @@ class Train(Section):
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
         if self.warmup_steps >= self.steps:
-            raise ValueError(f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower it")
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps to measure: lower warmup_steps"
+            )
         if self.min_lr is not None and self.min_lr > self.lr:
-            raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower it")
+            raise ValueError(f"min_lr {self.min_lr} is above lr {self.lr}: lower min_lr")
         if self.node_copy and self.zero != 3:
             raise ValueError(
                 f"node_copy is a second copy of the pieces of ZeRO stage 3, but zero is {self.zero}: set zero to 3"
@@ -343,11 +345,13 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:
             return None
-        return Misfit(("train", "freeze_step"), f"{train.optimizer} does not freeze its variance: leave it out")
+        return Misfit(
+            ("train", "freeze_step"), f"{train.optimizer} does not freeze its variance: leave freeze_step out"
+        )
     if train.prune is not None:
         return Misfit(
             ("train", "prune"),
-            "1-bit Adam averages momenta of all weights: leave it out, or train with another optimizer",
+            "1-bit Adam averages momenta of all weights: leave prune out, or train with another optimizer",
         )
     if train.sync != "all-reduce":
         return Misfit(
@@ -362,26 +366,28 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
     if train.zero:
         return Misfit(
             ("train", "zero"),
-            f"1-bit Adam averages whole momenta, but stage {train.zero} shards them: set it to 0, or train with "
+            f"1-bit Adam averages whole momenta, but ZeRO stage {train.zero} shards them: set zero to 0, or train with "
             "another optimizer",
         )
     if train.offload:
         return Misfit(
             ("train", "offload"),
-            "1-bit Adam averages momenta on the device: set it to false, or train with another optimizer",
+            "1-bit Adam averages momenta on the device: set offload to false, or train with another optimizer",
         )
     if train.freeze_step is None:
-        return Misfit(("train", "freeze_step"), "1-bit Adam freezes its variance: set the step, 1 or more")
+        return Misfit(
+            ("train", "freeze_step"), "1-bit Adam freezes its variance at this step: set freeze_step to 1 or more"
+        )
     if train.freeze_step >= train.steps:
         return Misfit(
             ("train", "freeze_step"),
             f"a variance that is frozen after {train.freeze_step} updates leaves none of {train.steps} steps to "
-            "average momenta in: lower it",
+            "average momenta in: lower freeze_step",
         )
     if train.clip:
         return Misfit(
             ("train", "clip"),
-            "clipping needs the norm of the mean gradient, which no rank has once 1-bit Adam averages momenta: set it "
-            "to 0 for all schemes that are compared, or train with another optimizer",
+            "clipping needs the norm of the mean gradient, which no rank has once 1-bit Adam averages momenta: set "
+            "clip to 0 for all schemes that are compared, or train with another optimizer",
         )
     return None

@@ -16,7 +16,7 @@ from hpcbench.study.container import Container
 
 _FIND = ["sh", "-c", 'command -v -- "$0"']
 _INSIDE = "import hpcbench; print('hpcbench=' + hpcbench.__version__)"
-_START_BY_HAND = "start the command by hand; docs/how-to/containers.md says what an image must have"
+_START_BY_HAND = "start the command by hand; docs/how-to/containers.md lists what an image must contain"
 
 
 def check_container(site: Site, *, run: bool) -> list[Check]:
@@ -41,7 +41,7 @@ def check_container(site: Site, *, run: bool) -> list[Check]:
     here = _plugin(site) if container.kind == "pyxis" else _program(site, container.kind, program, starts=starts)
     checks.insert(0, here)
     if not starts:
-        remedy = "hpcbench doctor --run starts a rank in it, where that is allowed"
+        remedy = "start a rank in the container with hpcbench doctor --run, where this is allowed"
         return [*checks, report_unknown("rank in the container", "not started on a cluster's login node", remedy)]
     if any(check.failed for check in checks):
         return checks
@@ -75,7 +75,9 @@ def _plugin(site: Site) -> Check:
         return report_ok(name, "srun has --container-image", needed=True)
     if not answer.ok:
         return report_unknown(name, answer.problem, "run this on the machine's login node", needed=True)
-    remedy = "ask the site for pyxis and enroot, or set container.kind to what it has, such as apptainer"
+    remedy = (
+        "ask the site for pyxis and enroot, or set container.kind to a program that the site has, such as apptainer"
+    )
     return report_missing(
         name, "srun has no --container-image: Slurm's plugin pyxis is not installed", remedy, needed=True
     )
@@ -86,7 +88,7 @@ def _image(container: Container) -> Check:
     name = "container image"
     if container.image is None:
         remedy = "`hpcbench submit STUDY --dry-run --check` checks the image of a study"
-        return report_unknown(name, "the site file names none, so each study must", remedy)
+        return report_unknown(name, "the site file names no image, so each study must name one", remedy)
     image = container.image
     if not image.startswith("/"):
         return report_unknown(name, f"{image} is a name, not an absolute path: it is searched for when a rank starts")
@@ -96,7 +98,7 @@ def _image(container: Container) -> Check:
             f"{kind} build {shlex.quote(image)} studies/hpcbench.def" if kind in ("apptainer", "singularity") else ""
         )
         remedy = f"build it ({build or 'docs/how-to/containers.md'}), or correct container.image"
-        return report_missing(name, f"{image} is not there", remedy, needed=True)
+        return report_missing(name, f"{image} does not exist", remedy, needed=True)
     if not os.access(image, os.R_OK):
         return report_missing(name, f"{image} cannot be read", "ask its owner for read permission", needed=True)
     return report_ok(name, image, needed=True)
@@ -116,7 +118,7 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
         return report_ok(name, paths[-1], needed=True)
     if answer.status is None:
         return report_unknown(name, answer.problem, "check whether the job waits for a node", needed=True)
-    return report_missing(name, f"{program} is not on PATH there", _remedy(kind, program), needed=True)
+    return report_missing(name, f"{program} is not on PATH on that node", _remedy(kind, program), needed=True)
 
 
 def _rank_inside(site: Site) -> Check:
@@ -132,7 +134,7 @@ def _rank_inside(site: Site) -> Check:
     if version and version[1] == hpcbench.__version__:
         return report_ok(name, f"{line}: hpcbench {version[1]}", needed=True)
     if version:
-        fact = f"{line}: hpcbench {version[1]}, and jobs are submitted with {hpcbench.__version__}"
+        fact = f"{line}: hpcbench {version[1]}, but jobs are submitted with hpcbench {hpcbench.__version__}"
         return report_missing(name, fact, "build the image again with this version", needed=True)
     if answer.status is None:
         return report_unknown(name, f"{line}: {answer.problem}", "check whether the job waits for a node", needed=True)

@@ -38,7 +38,8 @@ def draft(name: str | None = None) -> str:
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise UserError(
-            f"--name {name!r}: is not a valid name of a site: use letters, digits, dot, underscore and dash, at most 64"
+            f"--name {name!r}: is not a valid name of a site: use at most 64 letters, digits, dots, underscores and "
+            "dashes"
         )
     return render(survey(sightings()), name)
 
@@ -72,7 +73,7 @@ class _Text:
     def text(self) -> str:
         """Return the complete file."""
         host = socket.gethostname()
-        self._note(f"Draft by `hpcbench doctor --draft-site`, {now()} on {host}: values that were detected there.")
+        self._note(f"Draft by `hpcbench doctor --draft-site`, {now()}, with the values detected on {host}.")
         self._note("Lines marked CHECK are guesses. Next: hpcbench sites check FILE; then a dry run with --site FILE.")
         self._put("site", self._name, "" if self._name == self._cluster.name else "choose any name")
         self._scheduler()
@@ -84,7 +85,7 @@ class _Text:
         self._ranks()
         self._lines.append("sources:")
         self._lines.append(f"  - {_flow(f'hpcbench doctor --draft-site on {host}, {now()}: {self._cluster.fact}')}")
-        self._put("checked", "never", "say how and when, once a study has run")
+        self._put("checked", "never", "write how and when a study ran on this machine")
         return "\n".join(self._lines) + "\n"
 
     def _scheduler(self) -> None:
@@ -99,7 +100,9 @@ class _Text:
         lines = [line for line in self._cluster.queues if line.name]
         alike = [line for line in lines if not self._why_left_out(line)]
         if alike:
-            self._lines.append(f"{'queues:':{_COLUMN}}# the first is the default; limits as they are now")
+            self._lines.append(
+                f"{'queues:':{_COLUMN}}# the first queue is the default; limits at the time of this draft"
+            )
         for line in sorted(alike, key=lambda line: (line is not self._queue, bool(line.barred))):
             limits = {
                 "min_nodes": line.min_nodes,
@@ -117,14 +120,16 @@ class _Text:
                 self._note(f"{line.name} is left out {why}", indent=2 if alike else 0)
         if self._queue and self._queue.max_walltime:
             usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
-            self._put("walltime", str(usual), "for studies without one; shorter jobs start sooner", sure=False)
+            self._put(
+                "walltime", str(usual), "default for studies without a walltime; shorter jobs start sooner", sure=False
+            )
 
     def _why_left_out(self, line: QueueFacts) -> str:
         """Return why a queue is omitted from the file, or an empty string if the file contains the queue."""
         if not line.open:
             return "(closed)"
         if not re.fullmatch(LABEL, line.name):
-            return "(its name is not usable in a site file: at most 128 letters, digits and . _ : / @ + - are)"
+            return "(not a valid queue name in a site file: use at most 128 letters, digits and . _ : / @ + -)"
         kind = line.kind()
         if line is self._queue or kind is None or kind.shape == self._nodes.shape:
             return ""
@@ -148,7 +153,7 @@ class _Text:
         if self._cluster.kind == "local":
             self._put("  cores", "auto", "counted when a study is submitted")
         elif nodes.cores:
-            self._put("  cores", cores, f"{where}; without cores reserved for the system", sure=False)
+            self._put("  cores", cores, f"{where}; subtract cores that are reserved for the system", sure=False)
         else:
             self._put("  cores", cores, "not detected: give the cores of a compute node that jobs may use", sure=False)
         certain = nodes.sockets is not None and sockets == nodes.sockets
@@ -157,11 +162,11 @@ class _Text:
             how = (
                 where
                 if by_socket == nodes.socket_gpus
-                else "they do not divide evenly; run nvidia-smi topo -m on a compute node"
+                else "the GPUs do not divide evenly among the sockets; run nvidia-smi topo -m on a compute node"
             )
             self._put("  socket_gpus", list(by_socket), how, sure=by_socket == nodes.socket_gpus)
         if nodes.threads:
-            self._put("  threads_per_core", nodes.threads, f"{where}: as the scheduler counts")
+            self._put("  threads_per_core", nodes.threads, f"{where}: as the scheduler counts them")
         if nodes.memory_gb:
             self._put("  memory_gb", nodes.memory_gb, where)
 
@@ -174,14 +179,15 @@ class _Text:
         nodes = self._nodes
         if nodes.gpus:
             self._note(
-                "launcher.visibility: one or all; all keeps direct copies between GPUs of a node, which changes results"
+                "launcher.visibility: one or all; all allows direct copies between GPUs of a node, which changes "
+                "results"
             )
         amd = bool(nodes.gpu and re.search(r"mi\d|amd|radeon|vega|instinct", nodes.gpu, re.IGNORECASE))
         if nodes.gpus and not amd:
-            self._put("device", "cuda", "the nodes have GPUs; cpu measures without them", sure=False)
+            self._put("device", "cuda", "the nodes have GPUs; write cpu to measure without them", sure=False)
         else:
             self._put(
-                "device", "cpu", "hpcbench computes on NVIDIA's GPUs only" if amd else "no GPUs were seen", sure=amd
+                "device", "cpu", "hpcbench computes on NVIDIA's GPUs only" if amd else "no GPUs were detected", sure=amd
             )
         aware = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
         why = f"MPICH_GPU_SUPPORT_ENABLED is {_clean(aware)} here; " if aware else ""
@@ -195,26 +201,30 @@ class _Text:
         usual = site.capacity.ranks_per_node
         if usual is not None and not _fits(site, usual):
             most = next((ranks for ranks in range(usual - 1, 0, -1) if _fits(site, ranks)), 1)
-            self._put("ranks_per_node", most, f"{usual} do not fit the detected node", sure=False)
+            self._put("ranks_per_node", most, f"{usual} ranks do not fit on the detected node", sure=False)
 
     def _environment(self) -> None:
         loaded = loaded_modules()
         modules = of_interest(loaded)
         if modules:
-            self._put("modules", modules, "among those loaded here", sure=False)
+            self._put("modules", modules, "selected from the modules loaded here", sure=False)
         else:
-            self._note("modules: [...]   # fill in, if the MPI library or Python comes from modules")
+            self._note("modules: [...]   # fill in if the MPI library or Python comes from modules")
         others = [name for name in loaded if name not in modules]
         if others:
-            self._note(f"loaded here as well: {', '.join(others)}")
+            self._note(f"also loaded here: {', '.join(others)}")
         self._note("environment: {NAME: value}   # fill in what the site recommends for MPI and its network")
         python = "auto" if self._cluster.kind == "local" else sys.executable
         self._put(
-            "python", python, "it runs hpcbench here; compute nodes must have it too, with mpi4py and torch", sure=False
+            "python",
+            python,
+            "this interpreter runs hpcbench here; it must also exist on compute nodes, with mpi4py and torch",
+            sure=False,
         )
         if self._cluster.kind != "local":
             self._note(
-                "work: /a/parallel/file/system   # fill in, if compute nodes cannot write to where you run hpcbench"
+                "work: /a/parallel/file/system   # fill in if compute nodes cannot write to the directory in which you "
+                "run hpcbench"
             )
 
     def _put(self, key: str, value: Any, source: str = "", *, sure: bool = True) -> None:

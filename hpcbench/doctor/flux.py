@@ -9,7 +9,7 @@ def survey(seen: Sighting) -> Cluster:
     """Survey queues and nodes."""
     cluster = Cluster("flux", seen.fact, seen.name)
     cluster.scheduler["account_option"] = Said(
-        "--bank", "Flux's accounting names banks; without it, delete the line", sure=False
+        "--bank", "Flux's accounting charges banks; delete this line if the site has no accounting", sure=False
     )
     nodes, problem = list_nodes()
     if problem:

@@ -52,11 +52,11 @@ def check_gpus(needed: bool) -> Check:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)
         return report_ok("GPUs", "; ".join(f"{number} x {kind}" for kind, number in kinds.items()), needed=needed)
     if "version mismatch" in gpus.problem:
-        remedy = "the driver was updated and its old kernel module is still loaded: reload the module, or reboot"
+        remedy = "the driver was updated, but its old kernel module is still loaded: reload the module, or reboot"
         return report_missing("GPUs", gpus.problem, remedy, needed=needed)
     remedy = "install the driver, or write device: cpu in the site file" if needed else ""
     if gpus.absent or "did not answer" not in gpus.problem:
-        return report_missing("GPUs", f"none here: {gpus.problem}", remedy, needed=needed)
+        return report_missing("GPUs", f"none detected: {gpus.problem}", remedy, needed=needed)
     return report_unknown("GPUs", gpus.problem, "the driver hangs: check the kernel's log", needed=needed)
 
 

@@ -24,16 +24,16 @@ def survey(seen: Sighting) -> Cluster:
         cluster.scheduler["max_array"] = Said(parameters.max_array, "bparams: MAX_JOB_ARRAY_SIZE")
     else:
         cluster.notes.append(
-            "bparams names no MAX_JOB_ARRAY_SIZE (LSF's own default is 1000): no job arrays until max_array is set"
+            "bparams prints no MAX_JOB_ARRAY_SIZE (LSF's default is 1000): job arrays are used only if max_array is set"
         )
     refused = _refused(cluster)
     if parameters.reserves_per_task:
         cluster.notes.append(
-            "bparams: RESOURCE_RESERVE_PER_TASK=Y: -gpu num= counts for each slot: set gpu_request: none and "
-            'directives: {-gpu: "num=N/host:j_exclusive=yes"}, with the GPUs of a node for N'
+            "bparams: with RESOURCE_RESERVE_PER_TASK=Y, -gpu num= counts for each slot: set gpu_request: none and "
+            'directives: {-gpu: "num=N/host:j_exclusive=yes"}, where N is the number of GPUs of a node'
         )
     if refused:
-        cluster.scheduler["refuses"] = Said(refused, "bsub -h does not list them", sure=False)
+        cluster.scheduler["refuses"] = Said(refused, "bsub -h does not list these options", sure=False)
     _request(cluster, lrun, jsrun)
     return cluster
 
@@ -43,7 +43,8 @@ def _refused(cluster: Cluster) -> list[str]:
     listed = list_bsub_options()
     if not listed:
         cluster.notes.append(
-            "bsub -h lists no options: if submit is refused for one of -wa -wt -rn -cwd -ti, name it in refuses"
+            "bsub -h lists no options: if LSF refuses jobs because of -wa, -wt, -rn, -cwd or -ti, add the option to "
+            "refuses"
         )
         return []
     return [option for option in _SPARED if option not in listed]
@@ -52,25 +53,33 @@ def _refused(cluster: Cluster) -> list[str]:
 def _request(cluster: Cluster, lrun: str | None, jsrun: str | None) -> None:
     """Set how jobs request accounts, nodes, and GPUs."""
     option = (
-        Said("-G", f"{lrun} is LLNL's, whose LSF charges a group", sure=False)
+        Said("-G", f"{lrun} is LLNL's launcher, and LSF at LLNL charges a group", sure=False)
         if lrun
-        else Said("-P", "LSF charges a project at most sites; LLNL's takes -G", sure=False)
+        else Said("-P", "LSF charges a project at most sites; LSF at LLNL uses -G", sure=False)
     )
     cluster.scheduler["account_option"] = option
     if jsrun or lrun:
         cluster.scheduler["allocation"] = Said(
-            "nodes", f"{jsrun or lrun}: IBM's job step manager, so whole nodes by -nnodes"
+            "nodes", f"{jsrun or lrun} is part of IBM's job step manager, so -nnodes requests whole nodes"
         )
         return
-    cluster.scheduler["allocation"] = Said("slots", "no jsrun on PATH, so slots by -n with span[ptile=]", sure=False)
+    cluster.scheduler["allocation"] = Said(
+        "slots", "jsrun is not on PATH, so -n and span[ptile=] request slots", sure=False
+    )
     chosen = cluster.chosen()
     kind = chosen.kind() if chosen else None
     if kind and kind.gpus:
-        cluster.scheduler["gpu_request"] = Said("gpu", "lshosts -gpu shows GPUs, which bsub -gpu asks for", sure=False)
+        cluster.scheduler["gpu_request"] = Said(
+            "gpu", "lshosts -gpu lists GPUs, so bsub -gpu requests them", sure=False
+        )
     if chosen and re.search(r"\bEXCLUSIVE\b", chosen.sharing):
-        cluster.scheduler["directives"] = Said({"-x": None}, "bqueues -l: EXCLUSIVE, so jobs get exclusive hosts")
+        cluster.scheduler["directives"] = Said(
+            {"-x": None}, "bqueues -l: the queue is EXCLUSIVE, so -x requests exclusive hosts"
+        )
     elif chosen:
-        cluster.notes.append("bqueues -l: the queue is not EXCLUSIVE: -x is refused, and others may share the hosts")
+        cluster.notes.append(
+            "bqueues -l: the queue is not EXCLUSIVE, so -x is refused, and other jobs may share the hosts"
+        )
 
 
 def _hosts(cluster: Cluster) -> list[Nodes]:
@@ -80,6 +89,7 @@ def _hosts(cluster: Cluster) -> list[Nodes]:
     if in_slices:
         number = "its GPUs are" if len(in_slices) == 1 else "their GPUs are"
         cluster.notes.append(
-            f"lshosts -gpu: {', '.join(in_slices)}: {number} in MIG mode and not counted: a job would get slices"
+            f"lshosts -gpu: {', '.join(in_slices)}: {number} in MIG mode and not counted, because a job would get "
+            "slices"
         )
     return hosts

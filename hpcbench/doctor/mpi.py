@@ -55,21 +55,25 @@ def launcher(kind: str) -> tuple[str, list[str], str]:
                 return name, [], f"{path} is on PATH"
     if kind == "slurm":
         if path := shutil.which("ibrun"):
-            return "ibrun", [], f"{path} is on PATH: TACC's"
+            return "ibrun", [], f"{path} is on PATH (TACC's launcher)"
         plugins, default = list_mpi_plugins(), read_config().get("MpiDefault")
-        listed = f"srun --mpi=list has {', '.join(plugins) or 'nothing'}, MpiDefault is {default or 'unknown'}"
+        listed = f"srun --mpi=list lists {', '.join(plugins) or 'nothing'}; MpiDefault is {default or 'unknown'}"
         if default and default != "none":
             return "srun", [], listed
         wanted = {"openmpi": ("pmix",), "mpich": ("pmi2",), "mvapich": ("pmi2",)}.get((mpi and mpi.kind) or "", ())
         plugin = next((name for name in wanted if name in plugins), None)
         if plugin and mpi:
-            return "srun", [f"--mpi={plugin}"], f"{mpi.fact}; {listed}. The wrong one starts worlds of one rank"
+            return (
+                "srun",
+                [f"--mpi={plugin}"],
+                f"{mpi.fact}; {listed}. With a wrong --mpi, each rank is a world of its own",
+            )
         if not (mpi and mpi.kind):
-            seen = "no MPI library was detected: load its module and draft again, or set --mpi=... in args"
+            seen = "no MPI library was detected: load its module and run this command again, or set --mpi=... in args"
             return "srun", [], f"{listed}; {seen}"
     if mpi and mpi.kind:
         return mpi.kind, [], mpi.fact
-    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH whose library is known"
+    return "mpich" if kind == "local" else "openmpi", [], "no mpiexec on PATH with a known MPI library"
 
 
 def loaded_modules() -> list[str]:

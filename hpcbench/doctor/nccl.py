@@ -26,7 +26,9 @@ def check_nccl(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         return []
     needed = site.transport == "nccl"
     if (site.scheduler.kind != "local" or not alone) and not run:
-        return [report_unknown("NCCL", "not tried on a cluster's login node", "hpcbench doctor --run starts two ranks")]
+        return [
+            report_unknown("NCCL", "not tried on a cluster's login node", "start two ranks with hpcbench doctor --run")
+        ]
     try:
         with rank_command(site, 2) as command:
             argv = [*command, "-m", "hpcbench.doctor.nccl_probe"]
@@ -36,7 +38,7 @@ def check_nccl(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     facts = dict(re.findall(r"^nccl (\w+)=(.+)$", answer.out, re.MULTILINE))
     if "rate" not in facts:
         if answer.present and answer.status is None:
-            remedy = "check whether the ranks see the GPUs, and NCCL_SOCKET_IFNAME"
+            remedy = "check that the ranks see the GPUs, and that NCCL_SOCKET_IFNAME is correct"
             return [report_unknown("NCCL", f"{shlex.join(argv)}: {answer.problem}", remedy, needed=needed)]
         fact = last_error(answer.err) or answer.problem or "the ranks printed nothing"
         remedy = "pip install cupy-cuda13x nvidia-nccl-cu13 (CUDA 12: cupy-cuda12x nvidia-nccl-cu12)"
@@ -61,7 +63,7 @@ def _interface(facts: dict[str, str]) -> Check:
     name = "NCCL interface"
     ways = f"; two ranks exchange messages via {facts['ways']}" if "ways" in facts else ""
     if "interface" not in facts:
-        return report_unknown(name, f"NCCL's log names none{ways}")
+        return report_unknown(name, f"NCCL's log names no interface{ways}")
     if "NET/Socket" in ways:
         remedy = "messages use sockets: NCCL found no InfiniBand or other plugin; see NCCL_IB_HCA and NCCL_NET"
         return report_unknown(name, f"{facts['interface']}{ways}", remedy)
@@ -89,7 +91,7 @@ def _rate(site: Site, facts: dict[str, str]) -> Check:
         return report_ok(name, f"{fact}, within a node")
     nominal = site.network.bandwidth_gbit if site.network else None
     if nominal is None:
-        return report_unknown(name, fact, "add network.bandwidth_gbit to the site file to compare it")
+        return report_unknown(name, fact, "add network.bandwidth_gbit to the site file to compare this rate")
     share = rate * 8 / (nominal * 1e9)
     fact = f"{fact}: {share:.0%} of the link's {nominal:g} Gbit/s"
     if share < FRACTION:

@@ -52,16 +52,24 @@ def _links(directory: Path) -> Check:
         os.link(first, lock)
     except OSError as error:
         return report_missing(
-            "links", f"hard links fail there: {error.strerror}", "put results on another file system", needed=True
+            "links",
+            f"hard links fail in this directory: {error.strerror}",
+            "put results on another file system",
+            needed=True,
         )
     try:
         os.link(first, lock)
     except FileExistsError:
-        return report_ok("links", "a second link of a name is refused, as the lock needs", needed=True)
+        return report_ok("links", "a second link with the same name is refused, as locks require", needed=True)
     except OSError as error:
-        return report_unknown("links", f"a second link fails otherwise: {error.strerror}", needed=True)
+        return report_unknown(
+            "links", f"a second link with the same name fails with another error: {error.strerror}", needed=True
+        )
     return report_missing(
-        "links", "a second link of a name is accepted", "put results on another file system", needed=True
+        "links",
+        "a second link with the same name is accepted, so locks cannot work",
+        "put results on another file system",
+        needed=True,
     )
 
 
@@ -75,10 +83,10 @@ def _clock(directory: Path) -> Check:
     if skew > _SKEW:
         return report_missing(
             "clock",
-            f"{skew:.0f} s between this node and the file server",
-            "report it to the administrator: times in reports are wrong",
+            f"the clocks of this node and the file server differ by {skew:.0f} s",
+            "report this to the administrator, because times in reports are wrong",
         )
-    return report_ok("clock", "this node's and the file server's agree")
+    return report_ok("clock", "the clocks of this node and the file server agree")
 
 
 def _quota() -> Check:
@@ -89,7 +97,7 @@ def _quota() -> Check:
         return report_unknown("quota", answer.problem)
     over = [line.split()[0] for line in answer.out.splitlines() if any(word.endswith("*") for word in line.split()[1:])]
     if over:
-        return report_missing("quota", f"used up on {', '.join(over)}", "make room")
+        return report_missing("quota", f"used up on {', '.join(over)}", "free disk space")
     return report_ok("quota", "not used up") if answer.ok else report_unknown("quota", answer.problem)
 
 

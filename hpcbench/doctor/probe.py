@@ -67,7 +67,7 @@ def _codecs() -> Finding:
 
     wrong, tried = faults()
     if wrong:
-        return "missing", "; ".join(wrong), "build the kernels again; if that does not help, report it with this line"
+        return "missing", "; ".join(wrong), "rebuild the kernels; if this does not help, report a bug with this line"
     return "ok", f"{tried}: bytes as committed, errors within their bounds", ""
 
 

@@ -46,7 +46,7 @@ _REMEDIES = {
     "mpi4py": "pip install mpi4py for this interpreter, with the modules of the MPI library loaded",
     "torch": "pip install torch for this interpreter",
     "CuPy": "pip install cupy-cuda12x (CUDA 12) or cupy-cuda13x (CUDA 13) for this interpreter: GPU kernels need it",
-    "kernels": "install hpcbench with g++ and make there: pip install .",
+    "kernels": "install hpcbench where g++ and make are available: pip install .",
 }
 
 
@@ -67,7 +67,7 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
                 report_unknown(
                     "python",
                     f"{python}: not started on a cluster's login node",
-                    "hpcbench doctor --run starts a rank in it, where that is allowed",
+                    "start a rank with hpcbench doctor --run, where this is allowed",
                 )
             ]
         try:
@@ -116,12 +116,14 @@ def check_launchers(site: Site) -> list[Check]:
     name = f"launcher {wanted.rpartition('/')[2]}"
     checks = []
     if not path:
-        remedy = "pip install mpich brings one" if here else "correct launcher in the site file, or add its module"
-        fact = f"{wanted} is not there"
+        remedy = (
+            "pip install mpich installs a launcher" if here else "correct launcher in the site file, or add its module"
+        )
+        fact = f"{wanted} was not found"
         checks.append(
             report_missing(name, fact, remedy, needed=True)
             if here
-            else report_unknown(name, f"{fact}; jobs may have it", remedy)
+            else report_unknown(name, f"{fact}; it may be available in jobs", remedy)
         )
     else:
         mpi = mpiexec(path[-1]) if site.launcher.kind in ("mpich", "openmpi", "mvapich") else None
@@ -154,10 +156,10 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
         Whether no scheduler responds here, or the user named the site. Otherwise this may be a login node.
     """
     if not alone and not run:
-        remedy = "name the site: hpcbench doctor --site NAME --run; --draft-site writes a first file"
+        remedy = "name the site with hpcbench doctor --site NAME --run; --draft-site prints a draft of a site file"
         return [report_unknown("two ranks", "not started, because a scheduler answers here", remedy), _aware(site, "")]
     if site.scheduler.kind != "local" and not run:
-        remedy = "hpcbench doctor --run starts them, where that is allowed"
+        remedy = "start two ranks with hpcbench doctor --run, where this is allowed"
         return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
     try:
         with rank_command(site, 2) as command:
@@ -217,17 +219,17 @@ def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, sha
     if sizes == ["2"] and cores and wanted is not None and int(cores[1]) < wanted and not shares:
         return report_missing(
             name,
-            f"{command}: a world of 2, on a node with {cores[1]} cores, where the site file says {wanted}",
-            f"write node: {{cores: {cores[1]}}}, or oversubscribe: true to try things out",
+            f"{command}: a world of 2, on a node with {cores[1]} cores, but the site file has {wanted}",
+            f"write node: {{cores: {cores[1]}}}, or oversubscribe: true for trials",
             needed=True,
         )
     if sizes == ["2"]:
         return report_ok(name, f"{command}: a world of 2", needed=True)
     if sizes and set(sizes) == {"1"}:
-        remedy = "launcher and mpi4py have different MPI libraries (srun: set another --mpi= in launcher.args)"
+        remedy = "launcher and mpi4py use different MPI libraries (srun: set another --mpi= in launcher.args)"
         return report_missing(name, f"{command}: each rank is a separate world", remedy, needed=True)
     if world_answer.present and world_answer.status is None:
-        remedy = "check whether ranks wait for each other, or the job for nodes"
+        remedy = "check whether the ranks wait for each other, or the job waits for nodes"
         return report_unknown(name, f"{command}: {world_answer.problem}", remedy, needed=True)
     error = last_error(world_answer.err)
     fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
@@ -255,10 +257,12 @@ def _aware(site: Site, printed: str) -> Check:
     variable = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
     here = f"; MPICH_GPU_SUPPORT_ENABLED is {variable} in this shell" if variable else ""
     if not answer:
-        return report_unknown(name, f"only ranks can ask the library: none were started, or they ended before{here}")
+        return report_unknown(
+            name, f"only ranks can query the MPI library, but no rank was started, or the ranks ended first{here}"
+        )
     if answer == "yes":
         return report_ok(name, why)
-    remedy = "messages go through the host; load a GPU-aware build if there is one" if site.device == "cuda" else ""
+    remedy = "messages go through the host; load a GPU-aware build if the site has one" if site.device == "cuda" else ""
     return report_missing(name, why, remedy) if answer == "no" else report_unknown(name, f"{why}{here}", remedy)
 
 

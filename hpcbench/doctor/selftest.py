@@ -42,7 +42,7 @@ def faults() -> tuple[list[str], str]:
         codec.decode(wire, out)
         error, bound = float(np.max(np.abs(out - x))), codec.error_bound(x)
         if bound is not None and not error <= bound:
-            wrong.append(f"{name}: error {error:g} above its bound {bound:g}")
+            wrong.append(f"{name}: error {error:g} is above the bound {bound:g}")
     return wrong, f"{len(CODECS)} codecs"
 
 

@@ -14,7 +14,7 @@ def check_shell() -> Check:
     if not names:
         return report_ok("shell", "no variables of an outer job or launcher")
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return report_ok("shell", f"{shown} are set: submitted jobs do not get them; are you inside a job?")
+    return report_ok("shell", f"{shown}: set in this shell, but not in submitted jobs; are you inside a job?")
 
 
 def check_submitit() -> list[Check]:

@@ -37,7 +37,7 @@ def survey(seen: Sighting) -> Cluster:
         if reserved := count_reserved_cores(chosen.name):
             node, cores = reserved
             cluster.notes.append(
-                f"CoreSpecCount={cores} (scontrol show node {node}): subtract them from node.cores: they are reserved"
+                f"CoreSpecCount={cores} (scontrol show node {node}): subtract these reserved cores from node.cores"
             )
     for name, limits in qos.items():
         if limits:
@@ -46,15 +46,18 @@ def survey(seen: Sighting) -> Cluster:
                 "(sacctmgr show qos)"
             )
     if qos:
-        cluster.notes.append("if a quality of service replaces the partition, write queue_option: --qos and list those")
+        cluster.notes.append(
+            "if jobs name a quality of service instead of a partition, write queue_option: --qos and list these names "
+            "as queues"
+        )
     return cluster
 
 
 def _associations(cluster: Cluster) -> list[Association]:
     associations, problem = list_associations()
     accounts = list(dict.fromkeys(association.account for association in associations))
-    source = f"sacctmgr show assoc: yours are {', '.join(accounts)}; a study names one in `account`"
-    unknown = f"Slurm's own; your accounts are unknown: {problem or 'sacctmgr names none'}"
+    source = f"sacctmgr show assoc: your accounts are {', '.join(accounts)}; name one in `account:`"
+    unknown = f"Slurm's option; your accounts are unknown: {problem or 'sacctmgr lists no account'}"
     cluster.scheduler["account_option"] = Said("--account", source if accounts else unknown, sure=bool(accounts))
     limits = [number for association in associations if (number := parse_number(association.max_submit))]
     if limits:
@@ -68,14 +71,16 @@ def _request(cluster: Cluster, partition: QueueFacts, kind: Nodes, select_type: 
     sources = []
     if kind.gpus and kind.gres:
         cluster.scheduler["gpu_request"] = Said(
-            "none", f"scheduler.directives ask for {kind.gres}: a request without a model may give slices", sure=False
+            "none",
+            f"scheduler.directives request {kind.gres}, because a request without a model may give slices",
+            sure=False,
         )
         directives["--gres"] = kind.gres
         sources.append("sinfo: MIG slices")
     elif kind.gpus:
         cluster.scheduler["gpu_request"] = Said(
             "gres",
-            "sinfo shows GPUs as gres; TACC and others want none, some gpus-per-node: see the site's pages",
+            "sinfo lists GPUs as gres; TACC and others use none, and some sites gpus-per-node: see the site's pages",
             sure=False,
         )
     if partition.sharing != "EXCLUSIVE":
@@ -83,6 +88,6 @@ def _request(cluster: Cluster, partition: QueueFacts, kind: Nodes, select_type: 
         sources.append(f"OverSubscribe={partition.sharing}: nodes may be shared")
     if "MEMORY" in select_type.upper():
         directives["--mem"] = 0
-        sources.append(f"{select_type}: memory is allocated, 0 requests all of it")
+        sources.append(f"{select_type}: memory is allocated to jobs, and 0 requests all of it")
     if directives:
         cluster.scheduler["directives"] = Said(directives, "; ".join(sources), sure=False)

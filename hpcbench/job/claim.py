@@ -111,7 +111,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
                 os.link(draft, path)
             except OSError as error:
                 if not exists(path):
-                    raise ClaimError(f"cannot make {path.absolute()} as a link: {error.strerror}") from None
+                    raise ClaimError(f"cannot create {path.absolute()} as a link: {error.strerror}") from None
             if path.samefile(draft):  # a file server may report a failure although it has created the link
                 return HeldClaim(path, files)
     finally:
@@ -131,14 +131,14 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
         for path in last.parent.glob("[0-9]*"):
             fields = read_json(path) or {}
             if fields.get("name") == claimant.name and fields.get("holder") != claimant.holder:
-                raise ClaimError(f"was taken more than once, and another script has it, see {last.parent}")
+                raise ClaimError(f"was claimed more than once, and another script holds the claim: see {last.parent}")
     if exists(last.with_name(f"{last.name}.end")):
         return None
     fields = read_json(last) or {}
     holder, process = fields.get("holder"), fields.get("process")
     if not isinstance(holder, str) or not isinstance(process, str):
         raise ClaimError(
-            f"{last} cannot be read: another script may have the job: remove that file if no other script has it"
+            f"{last} cannot be read, so another script may be running the job: remove the file if no other script is"
         )
     if process == claimant.process:
         return last
@@ -149,7 +149,9 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     else:
         listed = is_listed(holder, process)
     if listed is None:
-        raise ClaimError(f"job {holder} may still run it, and its state is unknown: remove {last} if it is over")
+        raise ClaimError(
+            f"may still be running in job {holder}, whose state is unknown: remove {last} if job {holder} is over"
+        )
     if listed:
-        raise ClaimError(f"job {holder} runs it, see {last}")
+        raise ClaimError(f"is running in job {holder}: see {last}")
     return None

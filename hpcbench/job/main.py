@@ -120,7 +120,7 @@ def _run_job(
     )
     status = loop.run_all()
     if status == STOPPED and options.scheduler == "flux":
-        print_error(f"{format_now()} stopped at a limit: Flux cannot requeue jobs: continue it with `hpcbench retry`")
+        print_error(f"{format_now()} stopped at a limit, and Flux cannot requeue jobs: use `hpcbench retry`")
     return status, status == STOPPED and recorder.attempt <= options.requeue and options.scheduler != "flux"
 
 

@@ -44,7 +44,7 @@ class Container(Section):
         for bind in binds:
             if not _BIND.fullmatch(bind):
                 raise ValueError(
-                    f"{bind!r} is not a bind: write SRC, SRC:DST or SRC:DST:ro, with absolute paths without commas"
+                    f"{bind!r} cannot be bound: write SRC, SRC:DST or SRC:DST:ro, with absolute paths without commas"
                 )
         return binds
 

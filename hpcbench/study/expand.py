@@ -156,8 +156,8 @@ def _check_baseline(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> Non
             is_program = isinstance(loaded.study, ProgramStudy)
             hint = ", or give the scheme its own `arguments` or `environment` under schemes" if is_program else ""
             raise UserError(
-                f"{group[0].where(('scheme',))}: scheme: no run of the baseline {baseline!r}{at} to compare with: "
-                f"add it to matrix.scheme, or name another as baseline.scheme{hint}"
+                f"{group[0].where(('scheme',))}: scheme: the baseline {baseline!r} has no run{at} to compare with: add "
+                f"the baseline to matrix.scheme, or name another scheme as baseline.scheme{hint}"
             )
 
 
@@ -167,6 +167,6 @@ def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> N
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):
             raise UserError(
-                f"{loaded.document.where(('thresholds', i))}: thresholds.{i}: no run of the study has its scheme and "
-                "cell: name a scheme and values of the matrix"
+                f"{loaded.document.where(('thresholds', i))}: thresholds.{i}: no run has the scheme and cell of this "
+                "threshold: use a scheme and values of the matrix"
             )

@@ -89,58 +89,71 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     micro_batches = train.global_batch // (layout.dp * train.micro_batch)
     if model.positions == "learned":
         for name in ("rotary_fraction", "rotary_base"):
-            yield ("model", name), "learned positions have no rotation: leave it out, or set positions to rotary"
+            yield ("model", name), f"learned positions have no rotation: leave {name} out, or set positions to rotary"
     if model.experts is not None and model.experts.drop == "none":
         for name in ("capacity", "min_capacity"):
             yield (
                 ("model", "experts", name),
-                "experts with drop none have no capacity: leave it out, or set drop to position or probability",
+                f"experts with drop none have no capacity: leave {name} out, or set drop to position or probability",
             )
     idle_contents = [content for content in CONTENTS if content not in map(find_content, sent)]
     for content in idle_contents:
         yield (
             ("train", "comm_precision", content),
-            f"a run with {_sizes(layout)} and zero {train.zero} sends no {content}: leave it out, or set it to auto",
+            f"a run with {_sizes(layout)} and zero {train.zero} sends no {content}: leave this format out, or set it "
+            "to auto",
         )
     if all(dtype == "auto" or content in idle_contents for content, dtype in train.comm_precision):
         yield (
             ("train", "comm_precision"),
-            f"a run with {_sizes(layout)} and zero {train.zero} sends no such messages: leave it out",
+            f"a run with {_sizes(layout)} and zero {train.zero} sends no messages with these formats: leave "
+            "comm_precision out",
         )
     if layout.replicas == 1:
-        alone = "layout.dp 1 has no other replica to"
-        yield ("train", "sparse_gradients"), f"{alone} send rows to: leave it out, or use more replicas"
-        yield ("train", "node_copy"), f"{alone} gather weights from: leave it out, or use more replicas"
+        alone = "with layout.dp 1, a replica has no other replica to"
+        yield ("train", "sparse_gradients"), f"{alone} send rows to: leave sparse_gradients out, or use more replicas"
+        yield ("train", "node_copy"), f"{alone} gather weights from: leave node_copy out, or use more replicas"
     if layout.ranks == 1:
-        yield ("train", "overlap"), "one rank sends no gradients: leave it out, or use more ranks"
-        yield ("train", "keep_messages"), "one rank sends no messages: leave it out, or use more ranks"
+        yield ("train", "overlap"), "one rank sends no gradients: leave overlap out, or use more ranks"
+        yield ("train", "keep_messages"), "one rank sends no messages: leave keep_messages out, or use more ranks"
     if train.slow_factor == 1:
         yield ("train", "slow_rank"), "slow_factor 1 does not slow any rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:
-        reason = "layout.tp 1 does not split layers: leave it out, or set layout.tp to 2 or more"
+        reason = "layout.tp 1 does not split layers: leave this setting out, or set layout.tp to 2 or more"
         yield ("train", "sequence_parallel"), reason
         yield ("layout", "tensor"), reason
     if layout.cp == 1:
-        yield ("layout", "context"), "layout.cp 1 does not split positions: leave it out, or set layout.cp to 2 or more"
+        yield (
+            ("layout", "context"),
+            "layout.cp 1 does not split positions: leave context out, or set layout.cp to 2 or more",
+        )
     if layout.parts == 1:
-        yield ("layout", "stages"), "layout.pp 1 has only one stage: leave this out, or set layout.pp to 2 or more"
+        yield (
+            ("layout", "stages"),
+            "with layout.pp 1 there is only one stage: leave stages out, or set layout.pp to 2 or more",
+        )
     if micro_batches == 1 and train.schedule == "gpipe":
         yield (
             ("train", "schedule"),
-            "with one micro-batch per step gpipe and 1f1b are the same: leave it out, or lower micro_batch",
+            "with one micro-batch per step, gpipe and 1f1b are the same: leave schedule out, or lower micro_batch",
         )
     if (scheme.optimizer or train.optimizer) != "onebit-adam":
         yield (
             ("train", "freeze_step"),
-            "adamw does not freeze its variance: leave it out, or set optimizer to onebit-adam here or in a scheme",
+            "adamw does not freeze its variance: leave freeze_step out, or set optimizer to onebit-adam here or in a "
+            "scheme",
         )
     if scheme.optimizer not in (None, train.optimizer):
-        yield ("train", "optimizer"), f"each scheme has {scheme.optimizer}: leave it out, or remove it in a scheme"
+        yield (
+            ("train", "optimizer"),
+            f"each scheme sets optimizer {scheme.optimizer}: leave train.optimizer out, or remove optimizer from a "
+            "scheme",
+        )
     if train.precision != "fp16":
         for name in _LOSS_SCALES:
             yield (
                 ("train", name),
-                f"precision {train.precision} needs no loss scale: leave it out, or set precision to fp16",
+                f"precision {train.precision} needs no loss scale: leave {name} out, or set precision to fp16",
             )
     for rules in RULES:
         yield from rules.idle(train)

@@ -47,7 +47,9 @@ def cells(study: AnyStudy, document: YamlDocument) -> list[Cell]:
     for axis in axes:
         number *= len(axis)
     if number > MAX_CELLS:
-        raise UserError(f"{document.where(('matrix',))}: matrix: has {number} cells: at most {MAX_CELLS}")
+        raise UserError(
+            f"{document.where(('matrix',))}: matrix: has {number} cells, but at most {MAX_CELLS} are allowed"
+        )
     product = [{k: c for part in parts for k, c in part.items()} for parts in itertools.product(*axes)]
     remaining = product
     for i, hole in enumerate(study.matrix.exclude):
@@ -108,11 +110,13 @@ def _lockstep(
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) > 1:
         numbers = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-        raise UserError(f"{document.where(path)}: matrix.zip: lists of different length ({numbers}): make them equal")
+        raise UserError(
+            f"{document.where(path)}: matrix.zip: lists of different lengths ({numbers}): use lists of equal length"
+        )
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     values = [tuple(choice.value for choice in row.values()) for row in rows]
     if not rows or len(set(values)) < len(values):
-        problem = "a row is repeated: remove one" if rows else "no key in it: add one"
+        problem = "a row is repeated: remove one" if rows else "a group has no key: add a key"
         raise UserError(f"{document.where(path)}: matrix.zip: {problem}")
     return rows
 
@@ -136,10 +140,10 @@ def _choices(
     place = document.origins.get(field, "")
     if place.startswith("--set ") or (field == ("scheme",) and study.scheme != Study.model_fields["scheme"].default):
         raise UserError(
-            f"{place}: {key}: the matrix varies it, so that no run has this value: set matrix.{key} instead"
+            f"{place}: {key}: the matrix varies this field, so no run has this value: set matrix.{key} instead"
         )
     if not values:
-        raise UserError(f"{where}: matrix.{key}: no value: give at least one, or remove the key")
+        raise UserError(f"{where}: matrix.{key}: has no value: give at least one, or remove the key")
     for i, value in enumerate(values):
         if distinct and any(same(value, earlier) for earlier in values[:i]):
             raise UserError(f"{document.where((*path, i))}: matrix.{key}: {show(value)} is listed twice: remove one")
@@ -166,6 +170,6 @@ def check_key(key: str, study: AnyStudy, where: str) -> None:
         return
     valid: list[Any] = VARIABLE + [f"{s}.{f}" for s in SECTIONS for f in list_fields(Study, (s,))]
     dotted = [k for k in valid if k.endswith(f".{key}")]
-    near = f", did you mean {dotted[0]!r}?" if dotted else suggest(key, valid)
+    near = f" (did you mean {dotted[0]!r}?)" if dotted else suggest(key, valid)
     remedy = near or f": use {', '.join(VARIABLE)}, or a field such as train.micro_batch"
     raise UserError(f"{where}: matrix: {show(key)} cannot vary{remedy}")

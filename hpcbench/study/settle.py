@@ -60,23 +60,23 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     if scheme.arguments:
         place, field = _place_of(None, study, where, "arguments")
         raise UserError(
-            f"{place}: {field}: scheme {name} has arguments, which only studies of a program take: use "
-            "settings under train, or environment"
+            f"{place}: {field}: scheme {name} has arguments, which only studies of a program support: use settings "
+            "under train, or environment"
         )
     setting = TrafficSettings(size.layout, train, study.model.tied)
     for k, rule in enumerate(scheme.all_rules):
         if not any(rule.matches(triple) for triple in list_possible_traffic(train.optimizer)):
             place, field = _place_of(k, study, where)
             raise UserError(
-                f"{place}: {field}: {scheme.name_rule(k)} of scheme {name} is for traffic of 1-bit Adam only, and "
-                f"the optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
+                f"{place}: {field}: {scheme.name_rule(k)} of scheme {name} is for traffic of 1-bit Adam only, but the "
+                f"optimizer is {train.optimizer}: set optimizer: onebit-adam in the scheme, or remove the rule"
             )
     missed = rules.find_missed_stage(scheme, train.zero)
     if missed is not None:
         stage = "3" if scheme.all_rules[missed].phase != "STEP" else "1 or 2"
         raise UserError(
-            f"{where(('train', 'zero'))}: train.zero: stage {train.zero} does not gather the weights "
-            f"that {scheme.name_rule(missed)} of scheme {name} encodes: set it to {stage}, or leave the scheme out"
+            f"{where(('train', 'zero'))}: train.zero: stage {train.zero} does not gather the weights that "
+            f"{scheme.name_rule(missed)} of scheme {name} encodes: set zero to {stage}, or leave the scheme out"
         )
     if beyond := rules.find_fp64_obstacle(scheme, setting):
         k, why = beyond
@@ -114,7 +114,8 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     k, why = refused
     place, field = _place_of(k, study, where, "algorithm" if k is None else "default" if k == 0 else "")
     raise UserError(
-        f"{place}: {field}: scheme {study.scheme} on {capacity.site}, whose device is {capacity.device}: {why}"
+        f"{place}: {field}: scheme {study.scheme} cannot run on {capacity.site}, whose device is {capacity.device}: "
+        f"{why}"
     )
 
 

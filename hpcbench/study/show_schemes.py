@@ -18,7 +18,9 @@ def show_schemes() -> None:
     typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")
     for name in names:
         typer.echo(f"  {name:{width}s}  {_summarize(presets.read_table('schemes')[name])}")
-    typer.echo("\nSystems of others, for studies of a program (`hpcbench schemes NAME` shows needs and limits):")
+    typer.echo(
+        "\nSystems of other projects, for studies of a program (`hpcbench schemes NAME` shows requirements and limits):"
+    )
     for name, preset in read_systems().items():
         asked = f"; add {', '.join(preset.asks)}" if preset.asks else ""
         typer.echo(f"  {name:{width}s}  {preset.title}{asked} (checked: {preset.checked})")
@@ -39,7 +41,7 @@ def show_scheme(name: str) -> None:
         typer.echo(_summarize(presets.scheme(name)))
     else:
         near = suggest(name, [*presets.schemes(), *systems])
-        raise UserError(f"schemes: {show(name)} is unknown{near}: `hpcbench schemes` lists all")
+        raise UserError(f"schemes: {show(name)} is unknown{near}: list all names with `hpcbench schemes`")
 
 
 def _show_system(preset: SystemPreset) -> None:

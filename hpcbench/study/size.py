@@ -64,7 +64,7 @@ def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], st
     size = _place(study, capacity, where)
     if study.train.sync != "all-reduce" and capacity.device != "cpu":
         raise UserError(
-            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} exists for CPUs only, and the device of "
+            f"{where(('train', 'sync'))}: train.sync: {study.train.sync} is available only on CPUs, but the device of "
             f"{capacity.site} is {capacity.device}: use sync all-reduce"
         )
     if misfit := find_server_misfit(study.model, study.train, size.layout) or find_batch_misfit(
@@ -79,8 +79,8 @@ def _explain_dp(study: Study, size: Size, capacity: Capacity) -> str:
     if study.layout.dp is not None or study.ranks_per_node is not None:
         return ""
     return (
-        f" (dp = {size.layout.dp} follows from {size.nodes} x {size.ranks_per_node} ranks, the usual number of "
-        f"{capacity.site} per node: ranks_per_node sets another number)"
+        f" (dp = {size.layout.dp} follows from {size.nodes} x {size.ranks_per_node} ranks, with the default ranks per "
+        f"node of {capacity.site}: set ranks_per_node to change it)"
     )
 
 

@@ -49,7 +49,9 @@ def add_system(fields: dict[str, Any]) -> dict[str, Any]:
         return fields
     systems = read_systems()
     if name not in systems:
-        raise ValueError(f"system {show(name)} is unknown{suggest(name, list(systems))}: use {', '.join(systems)}")
+        raise ValueError(
+            f"system {show(name)} is unknown{suggest(name, list(systems))}: use one of {', '.join(systems)}"
+        )
     preset = systems[name]
     merged = {**preset.scheme, **fields}
     own_variables = fields.get("environment", {})

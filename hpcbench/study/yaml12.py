@@ -53,7 +53,7 @@ def read(path: Path) -> YamlDocument:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except IsADirectoryError:
-        raise UserError(f"{name}: is a directory: give the YAML file in it") from None
+        raise UserError(f"{name}: is a directory: give the YAML file in this directory") from None
     except FileNotFoundError:
         raise UserError(f"{name}: no such file: check the path") from None
     except PermissionError:
@@ -61,13 +61,13 @@ def read(path: Path) -> YamlDocument:
     except (OSError, ValueError) as error:
         raise UserError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) > MAX_BYTES:
-        raise UserError(f"{name}: larger than {MAX_BYTES >> 20} MiB: is this the right file?")
+        raise UserError(f"{name}: is larger than {MAX_BYTES >> 20} MiB: is this the right file?")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{name}:{line}: not UTF-8 text (byte {raw[error.start]:#04x}): is this the right file?"
+            f"{name}:{line}: is not UTF-8 text (byte {raw[error.start]:#04x}): is this the right file?"
         ) from None
     origins: dict[FieldPath, str] = {}
     data = _parse(text, name, origins)
@@ -120,11 +120,14 @@ _REMEDIES = (
     ),
     ("could not find expected ':'", "{line} is not `key: value`: write a colon and a blank after the key"),
     ("cannot start any token", "a value must not begin with {problem}: put it in quotes"),
-    ("expected <block end>", "the indentation of {line} fits no section above: align it with the keys of its section"),
+    (
+        "expected <block end>",
+        "the indentation of {line} matches no section above: align it with the keys of its section",
+    ),
     ("unexpected end of stream", "the quote in {line} is not closed: add the second quote"),
     ("expected ',' or ", "the bracket in {line} is not closed: add ] or }}"),
     ("found undefined escape", "{line} has an unknown \\ escape: use single quotes"),
-    ("duplicate anchor", "the anchor in {line} exists twice: rename one"),
+    ("duplicate anchor", "the anchor in {line} is defined twice: rename one of the two"),
 )
 """Phrases in ruamel's messages, and the remedies that replace them."""
 
@@ -136,7 +139,7 @@ def _explain(error: Any, line: str) -> str:
         alias = show(problem.split()[-1])[2:-2]
         return f"*{alias} is an alias without an anchor &{alias} above it: put a value that begins with * in quotes"
     if "another document" in problem:
-        return "a second document: keep one, without a `---` after it"
+        return "a second document begins here: keep one document, without `---` after it"
     if "\t" in line or "\\t" in problem:
         return "not YAML: it contains a tab: use spaces to indent, and between key and value"
     for phrase, remedy in _REMEDIES:
@@ -231,7 +234,10 @@ class _Builder:
             self._check_whole(key)
             here = (*path, key.value)
             if key.value in items:
-                raise self._error(key, f"the key {show(key.value)} is given twice: first at {self._origins[here]}")
+                raise self._error(
+                    key,
+                    f"the key {show(key.value)} is given twice (first at {self._origins[here]}): remove one of the two",
+                )
             self._origins[here] = self._line(key)
             items[key.value] = self.value(item, here)
         return items

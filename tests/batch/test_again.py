@@ -34,7 +34,9 @@ def test_live_runs_are_submitted_again_only_on_request(fake: Fake) -> None:
     wait_for(lambda: fake.children)
     second = start(fake)
     assert second.root == first.root
-    assert second.notes[-1] == "already submitted and not over: nothing was submitted (--again submits it again)"
+    assert second.notes[-1] == (
+        "already submitted and not over: nothing was submitted (use --again to submit the study again)"
+    )
     assert start(fake, sets=["train.steps=21"]).root.name == "002"  # a different study
     assert start(fake, again=True).root.name == "003"
     assert len(Ledger(first.root).submitted) == 1
@@ -72,7 +74,7 @@ def test_a_killed_submit_is_continued(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     monkeypatch.chdir(fake.directory)
     again = start(fake)
-    assert again.root == root and "2 more jobs submitted" in again.notes[-1]
+    assert again.root == root and "submitted 2 more jobs" in again.notes[-1]
     assert [job.id is None for job in Ledger(root).submitted] == [False, False, False]
     assert numbers(fake) == ["001"]
     over = wait_until_over(root)  # including the first job, whose queue had not been started
@@ -125,9 +127,13 @@ def test_a_study_whose_dependency_fails(fake: Fake, any_end: bool) -> None:
         assert run.state is State.COMPLETED
         return
     assert run.state is State.CANCELLED
-    forerunner = f"{first.root / 'jobs' / 'j0001-r1'} had to complete before it, but did not"
+    forerunner = f"{first.root / 'jobs' / 'j0001-r1'} had to complete before this job, but did not"
     assert run.reason == f"job j0001-r1 was cancelled ({forerunner})"
-    with pytest.raises(UserError, match=r"--after: job j0001-r1 of .*: stopped: `hpcbench retry` it first"):
+    with pytest.raises(
+        UserError,
+        match=r"--after: job j0001-r1 of .* has the state stopped: repeat this job with `hpcbench retry` "
+        "first",
+    ):
         start(fake, after="fake")
 
 
@@ -137,7 +143,7 @@ def test_dependencies_that_are_refused(fake: Fake, tmp_path: Path) -> None:
         start(fake, after=str(dry))
     with pytest.raises(UserError, match="no such directory"):
         start(fake, after="nothing")
-    with pytest.raises(UserError, match="is on fake: a job of lassen cannot wait for it"):
+    with pytest.raises(UserError, match="are on fake, and jobs on lassen cannot wait for them"):
         find_after(str(dry), site="lassen", results=tmp_path, where="--after", any_end=False)
 
 

@@ -135,6 +135,6 @@ def test_cancel_of_jobs_run_by_hand_names_the_command(
     job = next((root / "jobs").iterdir())
     (job / "status.json").write_text('{"state": "running", "attempt": 1, "id": "4711"}', encoding="utf-8")
     assert command(monkeypatch, "cancel", str(root)) == 2
-    assert "submitted by hand: use the scheduler's own command to cancel jobs 4711" in capsys.readouterr().err
+    assert "was submitted by hand: cancel its jobs with the scheduler's own command (4711)" in capsys.readouterr().err
     submission = json.loads((root / "submission.json").read_text(encoding="utf-8"))
     assert submission["scheduler"] == "slurm"

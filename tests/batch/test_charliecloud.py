@@ -108,7 +108,7 @@ def test_ranks_train_over_mpi_in_a_container(image: Path, tmp_path: Path, need: 
     done, run = submit(tmp_path, image)
     errors = (run / "err.txt").read_text() if run.is_dir() else ""
     assert done.returncode == 0, done.stderr + done.stdout + errors
-    assert "(charliecloud), with its own hpcbench and MPI library" in " ".join(done.stdout.split())
+    assert "(charliecloud), with the image's own hpcbench and MPI library" in " ".join(done.stdout.split())
     events = {}
     for line in (run / "log.txt").read_text().splitlines():
         if line.startswith("{"):

@@ -120,7 +120,11 @@ def test_a_path_below_a_bind_is_not_bound_again() -> None:
     [
         ({"image": "x"}, "srun", "container.kind: is set neither"),
         ({"kind": "pyxis", "image": "x"}, "jsrun", "pyxis is part of srun, and the launcher of summit is jsrun"),
-        ({"kind": "apptainer", "image": "x", "mpi": "bind"}, "srun", "container.mpi_paths: mpi bind needs"),
+        (
+            {"kind": "apptainer", "image": "x", "mpi": "bind"},
+            "srun",
+            "container.mpi_paths: is empty, but container.mpi bind needs",
+        ),
         ({"kind": "pyxis", "image": "x", "gpu": "rocm"}, "srun", "only NVIDIA's driver"),
         ({"kind": "podman-hpc", "image": "x", "gpu": "rocm"}, "srun", "only for NVIDIA"),
         ({"kind": "shifter", "image": "x", "gpu": "rocm"}, "srun", "only for NVIDIA"),

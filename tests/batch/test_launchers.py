@@ -109,38 +109,50 @@ def test_worked_examples(where: Site, nodes: int, per_node: int, gpus: Fraction 
 @pytest.mark.parametrize(
     ("where", "per_node", "gpus", "cores", "says", "nearest"),
     [
-        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8: a node of summit has 6",
+        (site("summit"), 8, 1, None, "8 ranks x 1 GPU = 8, but a node of summit has 6",
          "6 ranks per node with 1 GPU and 7"),
-        (site("summit"), 5, 1, 10, "5 ranks x 10 cores: a node of summit has 42", "5 ranks per node with 1 GPU and 7"),
-        (site("summit"), 5, 1, 8, "4 fit a node of summit if none is split across its 2 sockets with 21 cores",
+        (site("summit"), 5, 1, 10, "5 ranks x 10 cores, but a node of summit has 42",
+         "5 ranks per node with 1 GPU and 7"),
+        (site("summit"), 5, 1, 8,
+         "5 ranks x 8 cores: only 4 ranks can be placed on a node of summit without splitting a rank across sockets (2 "
+         "sockets with 21 cores",
          "5 ranks per node with 1 GPU and 7 cores each"),
-        (site("summit"), 3, 2, None, "2 fit a node of summit, whose sockets have 3 and 3 GPUs",
+        (site("summit"), 3, 2, None, "only 2 ranks can be placed on a node of summit without splitting a rank across "
+          "sockets (sockets with 3 and 3 GPUs): use 2,",
          "2 ranks per node with 2 GPUs"),
-        (site("summit"), 12, None, None, "12 ranks share GPUs, which on summit accept one process each",
+        (site("summit"), 12, None, None, "12 ranks share GPUs, but each GPU of summit accepts only one process",
          "6 ranks per node with 1 GPU"),
-        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "cannot share GPUs 2 at a time", "6 ranks per node"),
+        (site("summit", node__gpu_exclusive=False), 7, HALF, None, "cannot share GPUs in groups of 2",
+         "6 ranks per node"),
         (site("summit", launcher__visibility="socket"), 5, 1, None, "cannot be divided equally among 2", "4 ranks"),
-        (site("summit"), 4, Fraction(2, 3), None, "a whole number, or a part", "4 ranks per node with 1 GPU and 10"),
+        (site("summit"), 4, Fraction(2, 3), None, "a whole number, or a fraction",
+         "4 ranks per node with 1 GPU and 10"),
         (site("summit"), 6, 1, 0, "0 cores per rank", "6 ranks per node with 1 GPU and 7 cores"),
         (site("lassen"), 6, 1, None, "has 4", "4 ranks per node with 1 GPU and 10 cores each"),
-        (site("lassen"), 42, None, None, "42 ranks: a node of lassen has 40 usable cores", "40 ranks per node"),
-        (site("lassen"), 2, 2, None, "lrun gives a rank one GPU", "2 ranks per node with 1 GPU and 20 cores each"),
+        (site("lassen"), 42, None, None, "42 ranks, but a node of lassen has 40 usable cores", "40 ranks per node"),
+        (site("lassen"), 2, 2, None, "lrun gives a rank at most one GPU",
+         "2 ranks per node with 1 GPU and 20 cores each"),
         (site("lassen", launcher__visibility="socket"), 4, 1, None, "one GPU or all", None),
-        (site("lumi"), 8, 1, 8, "8 ranks x 8 cores: a node of lumi has 56 usable cores",
+        (site("lumi"), 8, 1, 8, "8 ranks x 8 cores, but a node of lumi has 56 usable cores",
          "8 ranks per node with 1 GPU and 7"),
-        (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4: a node of lonestar6 has 3", "3 ranks per node"),
-        (site("lonestar6", launcher__kind="srun"), 1, 3, None, "0 fit a node of lonestar6, whose sockets have 1 and 2",
+        (site("lonestar6"), 4, 1, None, "4 ranks x 1 GPU = 4, but a node of lonestar6 has 3", "3 ranks per node"),
+        (site("lonestar6", launcher__kind="srun"), 1, 3, None,
+         "no rank can be placed on a node of lonestar6 without splitting a rank across sockets "
+         "(sockets with 1 and 2 GPUs): set launcher.visibility",
          "1 rank per node with 1 GPU and 64 cores each"),
         (site("lonestar6", launcher__kind="jsrun", scheduler__kind="lsf", launcher__visibility="socket"), 2, 1, None,
-         "equal parts cannot show each rank the GPUs of its socket", None),
+         "equal numbers of ranks cannot share the GPUs of their socket", None),
         (site("vista"), 2, 1, None, "has 1", "1 rank per node with 1 GPU and 72 cores"),
         (site("marenostrum5", launcher__kind="srun"), 1, 1, 57, "57 cores",
          "1 rank per node with 1 GPU and 20 cores each"),
-        (site("marenostrum5"), 1, 1, 57, "takes 20 cores with each GPU, 80 in all", "80 cores each"),
-        (site("perlmutter", launcher__visibility="one"), 8, None, None, "srun gives a rank whole GPUs", "4 ranks"),
-        (site("perlmutter", launcher__visibility="socket"), 4, None, None, "shows a rank its own GPUs or all", None),
-        (site("tuolumne", device="cuda"), 8, None, None, "flux gives a rank whole GPUs", "4 ranks per node with 1 GPU"),
-        (site("slurm-cluster", threads=17), 4, 1, None, "17 threads per rank: each has 16 cores", "3 ranks per node"),
+        (site("marenostrum5"), 1, 1, 57, "requires 20 cores with each GPU, 80 in all", "80 cores each"),
+        (site("perlmutter", launcher__visibility="one"), 8, None, None, "srun gives a rank only whole GPUs", "4 ranks"),
+        (site("perlmutter", launcher__visibility="socket"), 4, None, None,
+         "shows a rank only its own GPUs or all", None),
+        (site("tuolumne", device="cuda"), 8, None, None, "flux gives a rank only whole GPUs",
+         "4 ranks per node with 1 GPU"),
+        (site("slurm-cluster", threads=17), 4, 1, None, "17 threads per rank, but a rank has 16 cores",
+         "3 ranks per node"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_the_reason_and_the_nearest_that_does(
@@ -148,7 +160,7 @@ def test_what_does_not_fit_is_refused_with_the_reason_and_the_nearest_that_does(
 ) -> None:
     with pytest.raises(ValueError) as caught:
         line(where, 2, per_node, gpus, cores)
-    reason, _, offered = str(caught.value).partition("; the nearest that fits: ")
+    reason, _, offered = str(caught.value).partition("; the nearest shape that fits is ")
     assert says in reason
     if nearest is None:
         assert offered == ""
@@ -264,7 +276,7 @@ def test_the_nearest_that_is_offered_fits_and_nothing_is_nearer(
         solve(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=gpus, cores_per_rank=cores)
         return
     except ValueError as error:
-        _, there_is, offered = str(error).partition("; the nearest that fits: ")
+        _, there_is, offered = str(error).partition("; the nearest shape that fits is ")
     assert there_is
     match = re.fullmatch(r"(\d+) ranks? per node with (?:(\S+) (?:of a )?GPUs? and )?(\d+) cores? each", offered)
     assert match

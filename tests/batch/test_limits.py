@@ -50,22 +50,22 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
     ("name", "text", "says"),
     [
         ("summit", "nodes: 45\nwalltime: 2h1m\n",
-         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h to jobs of up to 45 nodes "
+         "s.yaml:7: walltime: 2h1m at 45 nodes: queue batch of summit allows 2h for jobs of up to 45 nodes "
          "(olcf-user-docs systems/summit_user_guide.rst, queue policies): shorten it to 2h, or use 46 nodes or more "
          "for up to 6h"),
         ("summit", "nodes: 46\nwalltime: 6h1s\n", "shorten it to 6h, or use 92 nodes or more for up to 12h"),
         ("summit", "nodes: 1\nwalltime: 7h\n", "shorten it to 2h, or use 92 nodes or more for up to 12h"),
-        ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h to jobs of up to 45 nodes"),
+        ("summit", "nodes: 45\nwalltime: 25h\n", "allows 2h for jobs of up to 45 nodes"),
         ("summit", "nodes: 4609\nwalltime: 2h\n",
-         "s.yaml:6: nodes: 4609: queue batch of summit takes at most 4608 (olcf-user-docs"),
+         "s.yaml:6: nodes: 4609: queue batch of summit allows at most 4608 (olcf-user-docs"),
         ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",
          "s.yaml:8: queue: summit has no 'killabel': use one of batch, debug"),
         ("frontier", "nodes: 184\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),
         ("juwels-booster", "nodes: 5\nwalltime: 1h\nqueue: develbooster\n",
-         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster takes at most 4 (public job scripts; "
-         "not read at JSC): use at most 4"),
+         "s.yaml:6: nodes: 5: queue develbooster of juwels-booster allows at most 4 (public job scripts; not read at "
+         "JSC): use at most 4"),
         ("vista", "nodes: 9\nwalltime: 1h\nqueue: gh-dev\n", "use at most 8, or use queue gh"),
         ("vista", "nodes: 1\nwalltime: 3h\nqueue: gh-dev\n", "shorten it to 2h, or use queue gh"),
         ("vista", "run_limit: 3h\n", "s.yaml:6: run_limit: 3h is longer than the job's walltime, 2h: shorten it"),
@@ -110,7 +110,9 @@ def test_least_nodes_and_the_queue_for_fewer(tmp_path: Path) -> None:
                               "normal": {"max_nodes": 64, "max_walltime": "48h"}}  # fmt: skip
     where = site("vista", queues=queues)
     message = refused(tmp_path, where, "nodes: 2\n")
-    assert message == "s.yaml:6: nodes: 2: queue large of vista takes at least 65: use at least 65, or use queue normal"
+    assert (
+        message == "s.yaml:6: nodes: 2: queue large of vista allows at least 65: use at least 65, or use queue normal"
+    )
 
 
 def test_times_within_a_job(tmp_path: Path) -> None:
@@ -124,14 +126,14 @@ def test_times_within_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "queues", "says"),
     [
-        ("summit", ["batch"] * 101, "101 jobs: queue batch of summit accepts 100 per user (olcf-user-docs"),
-        ("summit", ["debug"] * 2, "2 jobs: queue debug of summit accepts 1 per user"),
+        ("summit", ["batch"] * 101, "101 jobs, but queue batch of summit accepts at most 100 per user (olcf-user-docs"),
+        ("summit", ["debug"] * 2, "2 jobs, but queue debug of summit accepts at most 1 per user"),
         (
             "frontier",
             ["batch"] * 60 + ["extended"] * 41,
-            "101 jobs: frontier accepts 100 per user: submit them in parts",
+            "101 jobs, but frontier accepts at most 100 per user: submit them in parts",
         ),
-        ("vista", ["gh"] * 41, "41 jobs: queue gh of vista accepts 40 per user"),
+        ("vista", ["gh"] * 41, "41 jobs, but queue gh of vista accepts at most 40 per user"),
         ("summit", ["batch"] * 100 + ["debug"], None),
         ("frontier", ["batch"] * 100, None),
         ("local", [None] * 5000, None),

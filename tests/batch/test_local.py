@@ -88,7 +88,7 @@ def test_variables_of_an_outer_job_do_not_reach_the_ranks(fake: Fake, monkeypatc
         ("fail", State.FAILED, "exit status 3: boom: the reason, before its first step"),
         ("nan", State.NAN, "loss not finite at step 7"),
         ("kill", State.FAILED, "a rank was killed by signal 9 (KILL), exit status 137, before its first step"),
-        ("mute", State.UNKNOWN, "exit status 0, but its log has no end event: how it ended is not known"),
+        ("mute", State.UNKNOWN, "exit status 0, but its log has no end event, so the end of the run is unknown"),
     ],
 )
 def test_a_failed_run_does_not_stop_the_others(fake: Fake, act: str, state: State, reason: str) -> None:

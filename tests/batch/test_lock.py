@@ -113,5 +113,5 @@ def test_a_holder_that_lost_its_lock_does_not_remove_the_next_one(tmp_path: Path
 @pytest.mark.parametrize("content", ["", "[1]", "{}", '{"pid": "x"}', '{"token": 7}'])
 def test_an_unreadable_lock_is_named_with_the_remedy(tmp_path: Path, content: str) -> None:
     (tmp_path / ".lock").write_text(content)
-    with pytest.raises(UserError, match=r"\.lock: held by .*remove the file"), locked(tmp_path, patience=0.1):
+    with pytest.raises(UserError, match=r"\.lock: is held by .*remove the file"), locked(tmp_path, patience=0.1):
         raise AssertionError("two hold it")

@@ -60,7 +60,8 @@ def test_the_same_command_twice_adds_once_until_the_added_repeats_are_over(fake:
     wait_for(lambda: fake.children)
     second = start(fake, more=1)
     assert second.notes == [
-        "the repeats added last have not ended (j0002-r2): nothing was added (--again adds further repeats)"
+        "the most recently added repeats have not ended (job j0002-r2): nothing was added (use --again to add more "
+        "repeats anyway)"
     ]
     assert len(Ledger(root).submitted) == len(read_submission(root).jobs) == 2
     start(fake, more=1, again=True)
@@ -85,7 +86,7 @@ def test_a_killed_addition_is_continued_and_not_made_again(fake: Fake, monkeypat
         with pytest.raises(KeyboardInterrupt):
             start(fake, more=3)
     again = start(fake, more=3)
-    assert "2 more jobs submitted" in again.notes[0] and again.notes[1].startswith("no repeats were added")
+    assert "submitted 2 more jobs" in again.notes[0] and again.notes[1].startswith("no repeats were added")
     assert [job.id for job in read_submission(root).jobs] == [f"j000{k}-r{k}" for k in (1, 2, 3, 4)]
     over = wait_until_over(root)
     assert {status.state for status in over.runs.values()} == {State.COMPLETED}

@@ -272,12 +272,12 @@ def test_lines_of_the_site_are_not_directives(line: str, where: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "directives", "says"),
     [
-        ("lsf", {"-n": 4}, "-n excludes -nnodes"),
-        ("lsf", {"-R": "span[ptile=4]"}, "-R excludes -nnodes"),
-        ("lsf", {"-csm": "y"}, "-csm excludes -nnodes"),
+        ("lsf", {"-n": 4}, "-n cannot be combined with -nnodes"),
+        ("lsf", {"-R": "span[ptile=4]"}, "-R cannot be combined with -nnodes"),
+        ("lsf", {"-csm": "y"}, "-csm cannot be combined with -nnodes"),
         ("lsf", {"-W": "2:00"}, "-W is set by hpcbench"),
         ("slurm", {"--signal": "USR2@60"}, "--signal is set by hpcbench"),
-        ("flux", {"-n": 4}, "-n counts slots"),
+        ("flux", {"-n": 4}, "-n requests slots"),
         ("slurm", {"--nodes": 2}, "--nodes is set by hpcbench"),
     ],
 )
@@ -324,7 +324,7 @@ def test_sites_check_and_submit_agree_on_directives(scheduler: dict[str, Any], o
 @pytest.mark.parametrize("kind", ["slurm", "lsf", "flux"])
 def test_paths_that_a_scheduler_would_expand_are_refused(kind: str, root: str) -> None:
     site = Site.model_validate({**FULL, "scheduler": {"kind": kind}})
-    with pytest.raises(ValueError, match=r"use --out"):
+    with pytest.raises(ValueError, match=r"choose another path with --out"):
         render(job(), site=site, study="s", root=root)
 
 
@@ -435,7 +435,7 @@ def test_jobs_are_requeued_only_if_the_study_allows_it() -> None:
 
 
 def test_a_stop_request_must_come_within_the_walltime() -> None:
-    with pytest.raises(ValueError, match="stop_ahead: 2m leaves no time within the walltime, 1m"):
+    with pytest.raises(ValueError, match="stop_ahead: 2m is not shorter than the walltime, 1m"):
         render(job(walltime=Duration(60)), site=Site.model_validate(FULL), study="s", root="/r")
     with pytest.raises(ValueError, match="longer than Slurm's --signal"):
         render(job(stop_ahead=Duration(70000)), site=Site.model_validate(FULL), study="s", root="/r")
@@ -504,7 +504,7 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
         (
             "slurm.sh.j2",
             EXTENDS + "{% block environ %}\nexport X=1\n{% endblock %}\n",
-            "slurm.sh.j2:2: the extended template has no block 'environ': did you mean 'environment'?",
+            "slurm.sh.j2:2: the extended template has no block 'environ' (did you mean 'environment'?)",
         ),
         ("slurm.sh.j2", EXTENDS + "\n\nexport X=1\n", "slurm.sh.j2:4: 'export X=1' is outside of all blocks"),
         ("slurm.sh.j2", EXTENDS + "{{ job.id }}\n", "slurm.sh.j2:2: '{{ ... }}' is outside of all blocks"),
@@ -513,7 +513,7 @@ EXTENDS = '{% extends "hpcbench/slurm.sh.j2" %}\n'
             EXTENDS + "{% if site %}\n{% block setups %}{% endblock %}\n{% endif %}\n",
             "slurm.sh.j2:3: the extended template has no block 'setups'",
         ),
-        ("slrum.sh.j2", EXTENDS, "slrum.sh.j2: no script uses this template: did you mean 'slurm.sh.j2'?"),
+        ("slrum.sh.j2", EXTENDS, "slrum.sh.j2: no script uses this template (did you mean 'slurm.sh.j2'?)"),
         ("_common.j2", '{% extends "hpcbench/_common.j2" %}\n{% block x %}{% endblock %}\n', "_common.j2:2: the ext"),
     ],
 )
@@ -605,7 +605,7 @@ def test_an_account_is_kept_if_the_site_names_no_option(kind: str, launcher: str
 def test_a_launcher_that_env_would_take_for_a_variable_is_refused() -> None:
     special = replace(job(), launch=["/opt/mpi=5/bin/mpiexec"], environments={job().runs[0]: {"A": "1"}})
     site = Site.model_validate(FULL)
-    with pytest.raises(ValueError, match="`env` would read it as a variable"):
+    with pytest.raises(ValueError, match="`env` would read this name as a variable"):
         render(special, site=site, study="s", root="/r")
     render(replace(special, environments={}), site=site, study="s", root="/r")
 

@@ -154,7 +154,7 @@ def test_a_live_run_is_not_retried(fake: Fake) -> None:
     tracked = wait_until_over(root)
     assert states(tracked) == [State.CANCELLED] * 3
     left = retry(root).left["r1-baseline"]
-    assert left.startswith("cancelled (") and left.endswith(": --all tries it again")
+    assert left.startswith("cancelled (") and left.endswith(": use --all to retry it")
 
 
 def test_a_dry_run_cannot_be_retried(fake: Fake) -> None:
@@ -205,12 +205,13 @@ def test_retry_lists_changes_of_the_site_file_and_applies_them_on_request(fake: 
     again = retry(root, all=True)
     assert again.runs == ["r1-naive-zfp8"]
     assert (
-        'launcher.args: ["--extra arg"] -> ["--mpi=pmi2"]): not taken over: `hpcbench retry --update`' in again.changes
+        'launcher.args: ["--extra arg"] -> ["--mpi=pmi2"]): the scripts do not use these changes: rewrite the '
+        "scripts with `hpcbench retry --update`" in again.changes
     )
     wait_until_over(root)
     assert "--extra arg" in [call for call in fake.calls if "run" in call][-1]["argv"]
     fake.acts({})
-    assert retry(root, all=True, update=True).changes.endswith(": taken over")
+    assert retry(root, all=True, update=True).changes.endswith(": the scripts now use these changes")
     assert states(wait_until_over(root)) == [State.COMPLETED] * 3
     argv = [call for call in fake.calls if "run" in call][-1]["argv"]
     assert "--mpi=pmi2" in argv and "--extra arg" not in argv

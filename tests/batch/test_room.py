@@ -56,7 +56,7 @@ def test_too_little_space_is_one_line_with_the_remedy(
     tmp_path: Path, disk: Callable[..., None], planted: dict[str, int], message: str
 ) -> None:
     disk(**planted)
-    with pytest.raises(UserError, match=rf"{message}.*: free some space, or give another --out$"):
+    with pytest.raises(UserError, match=rf"{message}.*: free some space, or choose another directory with --out$"):
         room(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -139,7 +139,7 @@ def test_a_site_shows_the_schemes_that_it_adds(fake: Fake, capsys: pytest.Captur
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     first = next(number for number, line in enumerate(lines) if line.startswith("schemes"))
     assert lines[first].split(maxsplit=1)[1] == "library: native, with environment MPIR_CVAR_X='1 2' _Y='$HOME'"
-    assert lines[first + 1] == "naive-zfp8: native, in place of the preset"
+    assert lines[first + 1] == "naive-zfp8: native, instead of the preset"
 
 
 def test_the_example_in_longhorn_is_right(tmp_path: Path) -> None:

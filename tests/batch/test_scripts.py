@@ -640,7 +640,7 @@ def test_one_of_many_simultaneous_copies_runs(tmp_path: Path) -> None:
     at_once = [bench.start() for _ in range(6)]
     ends = [(process.communicate(timeout=60)[1], process.returncode) for process in at_once]
     assert sorted(status for _, status in ends) == [0, *[73] * 5]
-    assert sum("runs it, see jobs/j1/claims/1" in output for output, _ in ends) == 5
+    assert sum(": see jobs/j1/claims/1" in output and "is running in job " in output for output, _ in ends) == 5
     assert bench.lines("calls") == ["a 1"] and claims(bench) == ["1", "1.end"]
     assert bench.job_mark["attempt"] == 1
 
@@ -675,14 +675,17 @@ def test_a_job_is_left_to_a_live_holder_and_taken_from_an_ended_one(
     first = bench.start(**{names[kind]: "7"})
     wait_for(lambda: (bench.mark("a") or {}).get("state") == "running")
     second = bench.go(**{names[kind]: "8"})
-    assert second.returncode == 73 and "job 7 runs it, see jobs/j1/claims/1" in second.stderr
+    assert second.returncode == 73 and "is running in job 7: see jobs/j1/claims/1" in second.stderr
     assert bench.job_mark["id"] == "7"
     first.kill()  # without information about its end
     first.communicate(timeout=60)
     set_answer(silent)
     third = bench.go(**{names[kind]: "8"})
     assert third.returncode == 73
-    assert "job 7 may still run it, and its state is unknown: remove jobs/j1/claims/1 if it is over" in third.stderr
+    assert (
+        "may still be running in job 7, whose state is unknown: remove jobs/j1/claims/1 if job 7 is "
+        "over" in third.stderr
+    )
     set_answer(over)
     (tmp_path / "act.a").unlink()
     assert bench.go(**{names[kind]: "8"}).returncode == 0
@@ -694,7 +697,7 @@ def test_a_job_that_one_call_submitted_twice_runs_once(tmp_path: Path) -> None:
     bench.act("a", "exit 1")
     assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1
     copy = bench.go(SLURM_JOB_ID="8", SLURM_JOB_NAME=NAME)
-    assert copy.returncode == 73 and "was taken more than once" in copy.stderr
+    assert copy.returncode == 73 and "was claimed more than once" in copy.stderr
     assert bench.go(SLURM_JOB_ID="7", SLURM_JOB_NAME=NAME).returncode == 1  # requeued
     assert bench.go(SLURM_JOB_ID="9", SLURM_JOB_NAME=f"{NAME}.2").returncode == 1  # submitted again
     assert bench.go(SLURM_JOB_ID="10", SLURM_JOB_NAME=NAME).returncode == 73

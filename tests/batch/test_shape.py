@@ -57,7 +57,7 @@ def test_a_shape_in_words(each: Shape, text: str) -> None:
 def test_gpus_that_serve_one_process_are_shared_on_request(flags: str) -> None:
     shared = site("summit", scheduler__directives={"-alloc_flags": flags})
     assert shape(shared, nodes=1, ranks_per_node=12).gpus_per_rank == Fraction(1, 2)
-    with pytest.raises(ValueError, match="accept one process each"):
+    with pytest.raises(ValueError, match="accepts only one process"):
         shape(site("summit"), nodes=1, ranks_per_node=12)
     assert shape(site("summit"), nodes=1, ranks_per_node=6).gpus_per_rank == 1
 

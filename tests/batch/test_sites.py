@@ -141,13 +141,13 @@ def lsf(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lsf(directives={"-n": 4}), "-n: excludes -nnodes"),
-        (lsf(directives={"-R": "span[ptile=4]"}), "-R: excludes -nnodes"),
+        (lsf(directives={"-n": 4}), "-n: cannot be combined with -nnodes"),
+        (lsf(directives={"-R": "span[ptile=4]"}), "-R: cannot be combined with -nnodes"),
         (lsf(allocation="slots", directives={"-R": "span[ptile=4]"}), "-R: span[] is set by hpcbench"),
         (lsf(directives={"-nnodes": 4}), "-nnodes: is set by hpcbench"),
         (lsf(directives={"-q": "b"}), "-q: is set by hpcbench"),
         (lsf(directives={"-P": "b"}), "-P: is set by hpcbench"),
-        (lsf(gpu_request="gres"), "gres is not for lsf: use none or gpu"),
+        (lsf(gpu_request="gres"), "gres is not supported with lsf: use none or gpu"),
         ({**lsf(), "launcher": {"kind": "ibrun"}}, "ibrun starts ranks in jobs of slurm, not of lsf"),
         ({"scheduler": {"kind": "flux"}}, "use flux, mpich, openmpi, mvapich or mpirun_rsh"),
         ({"scheduler": {"kind": "local"}}, "srun starts ranks in jobs of slurm, not of local: use mpich,"),
@@ -162,25 +162,31 @@ def lsf(**fields: Any) -> dict[str, Any]:
             "remove it",
         ),
         ({"scheduler": {"kind": "slurm", "directives": {"--export": "NONE"}}}, "--export: is set by hpcbench"),
-        ({"launcher": {"kind": "srun", "mpi": "mvapich"}}, "launcher.mpi: is for jsrun and lrun"),
-        ({"launcher": {"kind": "ibrun", "visibility": "one"}}, "launcher.visibility: ibrun shows each rank all GPUs"),
+        ({"launcher": {"kind": "srun", "mpi": "mvapich"}}, "launcher.mpi: applies only to jsrun and lrun"),
+        (
+            {"launcher": {"kind": "ibrun", "visibility": "one"}},
+            "launcher.visibility: ibrun always shows a rank all GPUs",
+        ),
         ({"launcher": {"kind": "srun", "visibility": "socket"}}, "write one or all"),
         ({"node": {"cores": 32}}, "device: cuda needs node.gpus"),
         ({"node": {"gpus": 3, "cores": 32, "sockets": 2}}, "add socket_gpus, such as [1, 2]"),
-        ({"node": {"gpus": 3, "cores": 32, "sockets": 2, "socket_gpus": [1, 1]}}, "[1, 1] is not one number for each"),
-        ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 are fewer than node.sockets, 2"),
+        (
+            {"node": {"gpus": 3, "cores": 32, "sockets": 2, "socket_gpus": [1, 1]}},
+            "[1, 1] must list one number for each",
+        ),
+        ({"node": {"gpus": 4, "cores": 1, "sockets": 2}}, "1 is less than node.sockets, 2"),
         (
             {"node": {"gpus": 40, "cores": 32}},
-            "node: the default ranks per node do not fit on a node: 40 ranks: a node of x has 32",
+            "node: the default ranks per node do not fit on a node: 40 ranks, but a node of x has 32",
         ),
         ({"ranks_per_node": 64}, "ranks_per_node: the default ranks"),
         (
             {"threads": 9},
-            "threads: the default ranks per node do not fit on a node: 9 threads per rank: each has 8 cores",
+            "threads: the default ranks per node do not fit on a node: 9 threads per rank, but a rank has 8 cores",
         ),
         (
             {"queues": {"q": {"max_nodes": 9, "bins": [{"max_nodes": 8, "max_walltime": "1h"}]}}},
-            "above the last bin, 8",
+            "above max_nodes of the last bin, 8",
         ),
         ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "follows from launcher.visibility"),
         ({"environment": {"HPCBENCH_ATTEMPT": "1"}}, "is set by hpcbench"),
@@ -212,7 +218,7 @@ def fake_site(tmp_path: Path) -> Callable[..., Path]:
 def test_check_asks_for_the_account_option_of_lsf(fake_site: Callable[..., Path]) -> None:
     path = fake_site(scheduler={"kind": "lsf"}, launcher={"kind": "jsrun"})
     assert [line.split(": ", 1)[1] for line in check_file(path)] == [
-        "scheduler: account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P"
+        "scheduler: account_option is missing: set it to -G at LLNL, and to -P at OLCF and most other sites"
     ]
     assert load_site(str(path))[0].scheduler.account_option is None
 
@@ -220,7 +226,8 @@ def test_check_asks_for_the_account_option_of_lsf(fake_site: Callable[..., Path]
 def test_a_directory_of_templates_is_looked_for(fake_site: Callable[..., Path]) -> None:
     path = fake_site(templates="mine")
     assert check_file(path) == [
-        f"{path}:7: templates: {path.parent}/mine is not a directory (relative paths start at the site file)"
+        f"{path}:7: templates: {path.parent}/mine is not a directory (paths are relative to the directory of the site "
+        "file)"
     ]
     (path.parent / "mine").mkdir()
     assert check_file(path) == []
@@ -299,5 +306,5 @@ def test_a_missing_python_is_reported(fake_site: Callable[..., Path], capsys: py
     assert (
         capsys.readouterr()
         .out.strip()
-        .endswith(": valid, but there is no /no/such/python here: python: must be a path on the compute nodes")
+        .endswith(": valid, but /no/such/python does not exist here: `python` must be a path on the compute nodes")
     )

@@ -186,7 +186,7 @@ def test_a_directory_that_takes_no_files_is_refused(
     else:
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: exec("raise OSError(30, 'Read-only file system')"))
     with pytest.raises(
-        UserError, match=r"results: (is not writable|Read-only file system): name one of your directories with --out"
+        UserError, match=r"results: (is not writable|Read-only file system): choose one of your directories with --out"
     ):
         submit(fake.study, Options(site=str(fake.site), dry_run=True, out=out))
 
@@ -218,7 +218,7 @@ def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any],
         (fake.directory / "t.txt").write_bytes(random.Random(1).randbytes(size))
     site = str(fake.site)
     notes = "\n".join(submit(fake.study, Options(site=site, dry_run=True)).notes)
-    assert ("submit would refuse this here" in notes) is (says is not None)
+    assert ("submit would refuse this study here" in notes) is (says is not None)
     if says is None:
         submit(fake.study, Options(site=site, dry_run=True, check=True))
         return
@@ -231,9 +231,9 @@ def test_a_dry_run_reports_what_submit_refuses(fake: Fake, data: dict[str, Any],
 @pytest.mark.parametrize(
     ("study", "says"),
     [
-        ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake takes at most 2: use at most 2"),
+        ({"nodes": 4, "walltime": "30m"}, "nodes: 4: queue q of fake allows at most 2: use at most 2"),
         ({"nodes": 2, "walltime": "61m"}, "walltime: 1h1m at 2 nodes: queue q of fake allows 1h: shorten it to 1h"),
-        ({"nodes": 2}, "walltime: is missing"),
+        ({"nodes": 2}, "walltime: is required on"),
         ({"nodes": 2, "walltime": "1:30"}, "1:30 may mean 1 hours 30 minutes (LSF) or 1 minutes 30 seconds (Slurm)"),
         ({"nodes": 2, "walltime": "90"}, "90 has no unit"),
         ({"nodes": 2, "walltime": "1h", "queue": "p"}, "queue: fake has no 'p'"),
@@ -272,10 +272,10 @@ def test_no_launcher_is_a_clear_error(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.executable", str(fake.directory / "python"))
     monkeypatch.setenv("PATH", str(fake.directory))
     fake.write_site(launcher={"kind": "mpich"}, python="auto")
-    with pytest.raises(UserError, match=r"no mpiexec next to .* or on PATH: install an MPI"):
+    with pytest.raises(UserError, match=r"mpiexec is neither next to .* nor on PATH: install an MPI"):
         submit(fake.study, Options(site=str(fake.site)))
     fake.write_site(launcher={"kind": "mpich", "program": "my-launcher"}, python="auto")
-    with pytest.raises(UserError, match=r"no my-launcher next to .* or on PATH: correct launcher.program"):
+    with pytest.raises(UserError, match=r"my-launcher is neither next to .* nor on PATH: correct launcher.program"):
         submit(fake.study, Options(site=str(fake.site)))
     launcher = fake.directory / "my-launcher"
     launcher.write_text("#!/bin/sh\n", encoding="utf-8")
@@ -312,7 +312,8 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
     fake.write_study(pairing="none")
     root = submit(fake.study, Options(site=str(fake.site))).root
     with pytest.raises(
-        UserError, match=r"matches no run: no run can match two conditions on scheme: write scheme=a\|b for either"
+        UserError,
+        match=r"matches no run: no run can match two conditions on scheme: write scheme=a\|b to match either value",
     ):
         cancel(root, "scheme=mzhybrid,scheme=naive-zfp8")
     assert cancel(root, "scheme=mzhybrid|naive-zfp8") == "2 jobs: ended"
@@ -324,7 +325,9 @@ def test_a_part_of_the_jobs_is_cancelled(fake: Fake) -> None:
 def test_a_job_with_other_runs_is_not_cancelled_for_one(fake: Fake) -> None:
     fake.acts({"baseline": "wait"})
     root = submit(fake.study, Options(site=str(fake.site))).root
-    with pytest.raises(UserError, match=r"job j0001-r1 ends as a whole, and its run r1-baseline is not over"):
+    with pytest.raises(
+        UserError, match=r"does not select run r1-baseline of job j0001-r1, but a job can only be cancelled"
+    ):
         cancel(root, "scheme=mzhybrid")
     cancel(root)
     wait_until_over(root)

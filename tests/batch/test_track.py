@@ -19,7 +19,7 @@ from hpcbench.errors import UserError
 
 END = {"event": "end", "time": "2026-01-01T00:01:00Z", "state": "completed", "steps": 1, "seconds": 1.0, "reason": ""}
 JOB = {"id": "j1", "runs": ["r1"], "walltime": None, "stop_ahead": 1}
-NO_END = "exit status 0, but its log has no end event: how it ended is not known"
+NO_END = "exit status 0, but its log has no end event, so the end of the run is unknown"
 STAMP = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z", "host": "n1", "job": "j1"}
 
 
@@ -93,7 +93,7 @@ def test_a_run_whose_job_has_ended_is_lost(tmp_path: Path) -> None:
         (0, [json.dumps(END)[:-5]], State.UNKNOWN, NO_END),
         (0, [{**END, "state": "nan", "reason": "step 7"}], State.NAN, "step 7"),
         (1, [{**END, "state": "failed", "reason": "disk"}], State.FAILED, "disk"),
-        (1, [END], State.FAILED, "all steps were taken, then: exit status 1, without a message"),
+        (1, [END], State.FAILED, "all steps were completed, but then the run failed: exit status 1, without a message"),
         (137, [], State.FAILED, "a rank was killed by signal 9 (KILL), exit status 137, before its first step"),
         (139, [], State.FAILED, "a rank was killed by signal 11 (SEGV), exit status 139, before its first step"),
         (255, [], State.FAILED, "exit status 255, without a message, before its first step"),
@@ -173,7 +173,7 @@ def test_without_a_scheduler_the_state_is_unknown_unless_a_status_file_gives_it(
     root = handed_to_local(submission(tmp_path, "local"))
     (root / "site.json").unlink()
     assert states(root) == (State.UNKNOWN, State.UNKNOWN)
-    assert "site.json: missing or damaged" in track(root).jobs["j1"].reason
+    assert "site.json: is missing or damaged" in track(root).jobs["j1"].reason
     log(root, END)
     run_mark(root, 0)
     job_mark(root, 0)
@@ -197,7 +197,7 @@ def test_damaged_status_files_are_ignored(tmp_path: Path) -> None:
 
 def test_the_newest_submission_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for message in ("no submission here",):
+    for message in ("no submission found here",):
         with pytest.raises(UserError, match=message):
             find_root(None)
     for name in ("a/002", "a/010", "b/001", "a/dry-run/099"):

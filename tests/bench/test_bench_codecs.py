@@ -207,7 +207,7 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["--type", "bflaot16"], "did you mean 'bfloat16'?"),
         (["--isa", "avx1024"], "--isa avx1024: unknown value"),
         (["--device", "tpu"], "--device tpu: unknown value"),
-        (["--device", "gpu", "--isa", "avx2"], "Leave it out with --device gpu"),
+        (["--device", "gpu", "--isa", "avx2"], "Leave --isa out with --device gpu"),
         (["--repeats", "0"], "--repeats 0: must be at least 1"),
         (["--repeats", "many"], "Invalid value for '--repeats'"),
         (["--mib", "0"], "--mib 0: must be above 0"),

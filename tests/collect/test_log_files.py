@@ -62,7 +62,7 @@ def test_a_cut_line_is_noted() -> None:
     assert log.notes[-1].line == 7
     verdict = resolve_log_state(log.ending)
     assert (verdict.state, verdict.where) == ("incomplete", "log.txt:7")
-    assert "after step 3 of 6, its last line cut" in verdict.reason
+    assert "after step 3 of 6, with a truncated last line" in verdict.reason
 
 
 def test_a_cut_line_followed_by_the_launcher_is_noted() -> None:

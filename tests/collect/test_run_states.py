@@ -92,7 +92,7 @@ def test_a_killed_rank_is_named(root: Path, status: int) -> None:
     run = run_of(root)
     assert run.state == "failed"
     assert run.verdict.reason == (
-        "rank 3 (pid 4003 on n1) was killed by signal 9 (KILL), after step 4 of 6, its last line cut"
+        "rank 3 (pid 4003 on n1) was killed by signal 9 (KILL), after step 4 of 6, with a truncated last line"
     )
     where = run.verdict.where
     assert where is not None
@@ -146,7 +146,10 @@ def test_the_workers_own_message_comes_first(root: Path) -> None:
         ("srun: error: n3: tasks 4-7: Segmentation fault", "a rank was killed by signal 11 (SEGV)"),
         ("=   KILLED BY SIGNAL: 11 (Segmentation fault)", "a rank was killed by signal 11 (SEGV)"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=3.0", "out of memory: the scheduler killed a process"),
-        ("slurmstepd: error: *** JOB 3 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "the job's time was up"),
+        (
+            "slurmstepd: error: *** JOB 3 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***",
+            "the job reached its time limit",
+        ),
     ],
 )
 def test_messages_of_launchers(tmp_path: Path, output: str, reason: str) -> None:
@@ -195,7 +198,9 @@ def test_completed_by_its_log_but_not_by_its_exit(root: Path) -> None:
     write_marker(directory(root), "j0001-r1", 139)
     run = run_of(root)
     assert run.state == "failed"
-    assert run.verdict.reason.startswith("all steps were taken, then: a rank was killed by signal 11")
+    assert run.verdict.reason.startswith(
+        "all steps were completed, but then the run failed: a rank was killed by signal 11"
+    )
 
 
 def test_an_unknown_end_is_not_a_success(root: Path) -> None:

@@ -61,8 +61,8 @@ def run(transport: str = "nccl", device: str = "cuda", **changes: Any) -> Any:
         ({"dp": 2, "train": {"sync": "ssp"}}, "the parameter server of sync ssp receives from any rank"),
         ({"train": {"offload": True}}, "set offload to false"),
         ({"scheme": {"algorithm": "auto"}}, "algorithm auto of scheme mine"),
-        ({"scheme": {"default": "mpc"}}, "codec mpc in scheme mine vary in size: use mpi, or another codec"),
-        ({"scheme": {"rules": [{"dimension": "DP", "codec": "xpk"}]}}, "codec xpk in scheme mine vary in size"),
+        ({"scheme": {"default": "mpc"}}, "codec mpc of scheme mine the sizes vary: use mpi, or another codec"),
+        ({"scheme": {"rules": [{"dimension": "DP", "codec": "xpk"}]}}, "codec xpk of scheme mine the sizes vary"),
     ],
 )
 def test_what_nccl_does_not_carry_is_refused_by_name(changes: dict[str, Any], message: str) -> None:

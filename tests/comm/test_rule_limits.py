@@ -110,7 +110,7 @@ def test_rules_that_no_algorithm_can_follow_are_refused(reports):
             "ranks on every node",
             "no broadcast over 2 nodes x 2 ranks is encoded between nodes only: a broadcast passes on what its root "
             "has encoded",
-            "channel DP: encoded between nodes only: use hierarchical or auto, not ring",
+            "channel DP: between_nodes needs algorithm hierarchical or auto, not ring",
         ]
 
 

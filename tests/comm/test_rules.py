@@ -47,7 +47,7 @@ def scheme(*listed: Any) -> Scheme:
         (
             [{"dimension": "DP", "codec": "mpc"}, {"kind": "GRAD", "codec": "xpk"}],
             {},
-            ["rule 1 (DP mpc) applies to no message: later rules apply to all traffic that it matches"],
+            ["rule 1 (DP mpc) applies to no message: later rules apply to all traffic that this rule matches"],
         ),
         ([{"kind": "OPTIM", "codec": "xpk"}], {"optimizer": "onebit-adam", "zero": 0}, []),
         ([{"codec": "xpk"}], {"dp": 1, "tp": 1, "pp": 1}, ["rule 1 (xpk) applies to no message in this layout"]),

@@ -31,7 +31,12 @@ def test_what_divides_fits(layout, train):
 @pytest.mark.parametrize(
     ("layout", "train", "field", "message"),
     [
-        ({"cp": 5}, {}, "train.seq_len", "48 cannot be cut into layout.cp 5 equal parts of two pieces each: use 50"),
+        (
+            {"cp": 5},
+            {},
+            "train.seq_len",
+            "48 cannot be divided into layout.cp 5 equal parts of two pieces each: use 50",
+        ),
         ({"cp": 8, "context": "rsa"}, {"seq_len": 24}, "train.seq_len", "use 32, or another layout.cp"),
         ({"cp": 2, "context": "ulysses"}, {"seq_len": 49}, "train.seq_len", "into layout.cp 2 equal parts: use 50"),
         ({"cp": 4, "context": "ulysses"}, {}, "layout.cp", "there are 6 heads: use one of 1, 2, 3, 6, or"),
@@ -40,7 +45,7 @@ def test_what_divides_fits(layout, train):
             {"cp": 2, "tp": 3},
             {"seq_len": 16, "sequence_parallel": True},
             "train.seq_len",
-            "16 cannot be cut into layout.cp x tp = 2 x 3 equal parts of two pieces each: use 24",
+            "16 cannot be divided into layout.cp x tp = 2 x 3 equal parts of two pieces each: use 24",
         ),
         (
             {"cp": 4, "tp": 4, "tensor": "2d", "context": "ulysses"},

@@ -32,13 +32,13 @@ def test_what_divides_fits(layout):
             ({"drop": drop}, {"dp": 2, "cp": 2}, {}, "layout.cp", "set model.experts.drop to none, or cp to 1")
             for drop in ("position", "probability")
         ),
-        ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d cannot cut experts: use 1d"),
+        ({}, {"tp": 4, "tensor": "2d"}, {}, "layout.tensor", "2d does not support experts: use 1d"),
         (
             {},
             {"tp": 2},
             {"sequence_parallel": True, "seq_len": 8},
             "train.sequence_parallel",
-            "set it to false, or use",
+            "set sequence_parallel to false, or use",
         ),
         ({}, {}, {"optimizer": "onebit-adam"}, "train.optimizer", "use adamw, or a model without experts"),
         (
@@ -46,7 +46,7 @@ def test_what_divides_fits(layout):
             {"dp": 4, "ep": 2},
             {"zero": 3, "node_copy": True},
             "train.node_copy",
-            "set it to false, or layout.ep to 1",
+            "set node_copy to false, or layout.ep to 1",
         ),
     ],
 )
@@ -82,12 +82,12 @@ def test_replicas_and_evaluations_are_shared_out_evenly():
 @pytest.mark.parametrize(
     ("layout", "per_node", "message"),
     [
-        ({"dp": 4, "ep": 4}, 4, "experts: the 4 ranks that share out a layer's experts share a node"),
-        ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that share out a layer's experts cross nodes"),
-        ({"dp": 4, "ep": 2, "tp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
-        ({"dp": 4, "ep": 2, "tp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
-        ({"dp": 2, "ep": 2, "cp": 2}, 2, "experts: the 2 ranks that share out a layer's experts cross nodes"),
-        ({"dp": 2, "ep": 2, "cp": 2}, 4, "experts: the 2 ranks that share out a layer's experts share a node"),
+        ({"dp": 4, "ep": 4}, 4, "experts: the 4 ranks that hold a layer's experts are on one node"),
+        ({"dp": 4, "ep": 4}, 2, "experts: the 4 ranks that hold a layer's experts are on several nodes"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 4, "experts: the 2 ranks that hold a layer's experts are on one node"),
+        ({"dp": 4, "ep": 2, "tp": 2}, 2, "experts: the 2 ranks that hold a layer's experts are on several nodes"),
+        ({"dp": 2, "ep": 2, "cp": 2}, 2, "experts: the 2 ranks that hold a layer's experts are on several nodes"),
+        ({"dp": 2, "ep": 2, "cp": 2}, 4, "experts: the 2 ranks that hold a layer's experts are on one node"),
     ],
 )
 def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, message):
@@ -98,7 +98,7 @@ def test_a_dry_run_says_where_experts_are_shared_out(layout, per_node, message):
 
 
 def test_more_experts_a_token_than_there_are_make_no_sense():
-    with pytest.raises(ValueError, match="top 3 is more than count 2: lower it"):
+    with pytest.raises(ValueError, match="top 3 is more than count 2: lower top"):
         Experts(count=2, top=3)
 
 

@@ -79,17 +79,17 @@ def of(
         (None, seen(State.CANCELLED, "by 1000"), State.CANCELLED, "by 1000"),
         (RUNS, seen(State.FAILED, exit=1), State.FAILED, "exit 1"),
         # Success requires a status file.
-        (RUNS, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
-        (None, seen(State.COMPLETED), State.UNKNOWN, "its status file has no end"),
-        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "its status file has no end yet"),
+        (RUNS, seen(State.COMPLETED), State.UNKNOWN, "the status file records no end"),
+        (None, seen(State.COMPLETED), State.UNKNOWN, "the status file records no end"),
+        (RUNS, seen(State.COMPLETED, since=LATER - 5), State.RUNNING, "the status file records no end yet"),
         # A preempted job has not ended until the state persists.
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE + 1), State.PENDING, "preempted"),
         (RUNS, seen(State.PREEMPTED, since=LATER - GRACE - 1), State.PREEMPTED, "no exit status"),
         # No longer in the queue.
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE + 1), State.RUNNING, ""),
         (RUNS, seen(State.RUNNING, absent=LATER - GRACE - 1), State.LOST, "no longer in its queue"),
-        (RUNS, None, State.LOST, "does not list it"),
-        (None, None, State.LOST, "does not list it"),
+        (RUNS, None, State.LOST, "not listed by the scheduler"),
+        (None, None, State.LOST, "not listed by the scheduler"),
         (RUNS, seen(State.LOST, "ZOMBI"), State.LOST, "ZOMBI"),
         (RUNS, seen(State.UNKNOWN, "ODD_WORD"), State.UNKNOWN, "ODD_WORD"),
         # Requeued by its scheduler: the answer is newer than the recorded end.
@@ -102,7 +102,7 @@ def of(
         (ended(143), seen(State.RUNNING, ended=1), State.FAILED, "killed by SIGTERM"),
         (ended(143), seen(State.PREEMPTED, since=LATER - 9, ended=1), State.PENDING, "may return"),
         (ended(0), seen(State.PENDING, ended=1), State.COMPLETED, ""),
-        (Mark("ended", 1, None, START, END), None, State.UNKNOWN, "lacks the exit status"),
+        (Mark("ended", 1, None, START, END), None, State.UNKNOWN, "contains no exit status"),
         # Requeued.
         (BACK, seen(State.PENDING, "BeginTime"), State.PENDING, "after attempt 1; BeginTime"),
         (BACK, seen(State.RUNNING), State.RUNNING, "after attempt 1"),

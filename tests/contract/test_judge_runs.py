@@ -204,7 +204,13 @@ def ended(status: int | None) -> Mark:
         (ended(1), WAS_NAN, JobSummary("j", State.FAILED, 1), State.NAN, "loss is nan"),
         (ended(1), WAS_NAN, JobSummary("j", State.CANCELLED), State.NAN, "loss is nan"),
         (ended(1), MIDDLE, JobSummary("j", State.FAILED, 1), State.FAILED, "the words, after step 4 of 6"),
-        (ended(139), DONE, JobSummary("j", State.FAILED, 1), State.FAILED, "all steps were taken, then: the words"),
+        (
+            ended(139),
+            DONE,
+            JobSummary("j", State.FAILED, 1),
+            State.FAILED,
+            "all steps were completed, but then the run failed: the words",
+        ),
         (
             ended(143),
             MIDDLE,
@@ -253,7 +259,7 @@ def ended(status: int | None) -> Mark:
             "stopped on request (exit status 75) after step 4 of 6",
         ),
         (ended(75), MIDDLE, JobSummary("j", State.PREEMPTED), State.PREEMPTED, "after step 4 of 6"),
-        (ended(None), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "lacks the exit status"),
+        (ended(None), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "contains no exit status"),
         (Mark(""), MIDDLE, JobSummary("j", State.FAILED, 1), State.UNKNOWN, "cannot be read"),
         (Mark(""), None, JobSummary("j", State.PENDING), State.PENDING, ""),
     ],

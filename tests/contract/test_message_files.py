@@ -49,7 +49,8 @@ def test_a_list_of_messages_that_lacks_a_field_is_refused(lost: str, tmp_path: P
         archive.writestr("about.json", json.dumps(about))
         archive.writestr("0", values)
     with pytest.raises(
-        UserError, match=r"not a complete file of message samples: it was cut or changed: remove it, or run again"
+        UserError,
+        match=r"not a complete file of message samples \(truncated or changed\): remove the file, or run again",
     ):
         read_samples(path)
 
@@ -59,7 +60,7 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
     write_samples(tmp_path, SampledStep(0, 1, (OWN,)))
     path = tmp_path / name_file(1, 0)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(UserError, match=r"not a complete file of message samples: it was cut or changed"):
+    with pytest.raises(UserError, match=r"not a complete file of message samples \(truncated or changed\)"):
         read_samples(path)
 
 

@@ -363,7 +363,7 @@ which the job asks for cannot be given to it.
         (
             AFFINITY,
             "The specified LSF affinity file contained a node (server1) that is not in your allocation: unset "
-            "LSB_AFFINITY_HOSTFILE, which names it, in setup: of the site file",
+            "LSB_AFFINITY_HOSTFILE, the path of this file, in setup: of the site file",
         ),
         (SLOTS, "There are not enough slots available in the system to satisfy the 8 slots"),
         (ROOT + PRIMARY, "mpirun has detected an attempt to run as root."),

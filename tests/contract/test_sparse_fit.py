@@ -10,8 +10,13 @@ MODEL = Model(layers=2, hidden=32, heads=4)
 TRAIN = Train(steps=20, global_batch=8, seq_len=8)
 
 UNFIT = [
-    ({"tied": True}, {}, "1d", "model.tied: the head gives every row of the shared weight a gradient: set it to false"),
-    ({}, {}, "2d", "layout.tensor: 2d cuts the embedding's rows: use 1d"),
+    (
+        {"tied": True},
+        {},
+        "1d",
+        "model.tied: the head gives every row of the shared weight a gradient: set tied to false",
+    ),
+    ({}, {}, "2d", "layout.tensor: 2d splits the rows of the embedding: use 1d"),
     ({}, {"optimizer": "onebit-adam"}, "1d", "train.optimizer: 1-bit Adam averages momenta"),
     ({}, {"sync": "ssp"}, "1d", "train.sync: ssp sends gradients to a server"),
     ({}, {"schedule": "pipedream"}, "1d", "train.schedule: pipedream does not support sending gradients as rows"),
@@ -24,7 +29,7 @@ def test_always_is_refused_and_auto_sends_the_whole(model, train, tensor, messag
     model, train = MODEL.changed(**model), TRAIN.changed(**train)
     by_setting = {way: train.changed(sparse_gradients=way) for way in ("never", "auto", "measured", "always")}
     misfit = str(find_sparse_misfit(model, by_setting["always"], tensor))
-    assert misfit.startswith(message) and misfit.endswith(", or train.sparse_gradients to auto or never")
+    assert misfit.startswith(message) and misfit.endswith(", or set train.sparse_gradients to auto or never")
     for way, settings in by_setting.items():
         assert str(find_row_obstacle(model, settings, tensor)).startswith(message)
         assert not may_send_rows(model, settings, tensor)

@@ -91,7 +91,7 @@ def test_the_image_must_be_there_and_readable(machine: Machine, image: str, monk
     machine.script("apptainer", START)
     assert named(check_container(site("apptainer", image), run=False), "container image").health is Health.OK
     check = named(check_container(site("apptainer", "/nowhere/x.sif"), run=False), "container image")
-    assert check.failed and check.fact == "/nowhere/x.sif is not there"
+    assert check.failed and check.fact == "/nowhere/x.sif does not exist"
     assert "apptainer build /nowhere/x.sif studies/hpcbench.def" in check.remedy
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert "cannot be read" in named(check_container(site("apptainer", image), run=False), "container image").fact
@@ -127,7 +127,7 @@ def test_a_program_that_only_compute_nodes_have_is_checked_there(machine: Machin
     checks = check_container(where, run=True)
     assert not named(checks, "container charliecloud").failed, "only the compute node must have it"
     check = named(checks, "container on the node of a rank")
-    assert check.failed and check.fact == "ch-run is not on PATH there" and check.remedy
+    assert check.failed and check.fact == "ch-run is not on PATH on that node" and check.remedy
     (node / "ch-run").write_text("#!/bin/sh\n")
     (node / "ch-run").chmod(0o755)
     checks = check_container(where, run=True)
@@ -138,7 +138,11 @@ def test_a_program_that_only_compute_nodes_have_is_checked_there(machine: Machin
 @pytest.mark.parametrize(
     ("inside", "fact", "remedy"),
     [
-        ("0.0.1", f"hpcbench 0.0.1, and jobs are submitted with {hpcbench.__version__}", "build the image again"),
+        (
+            "0.0.1",
+            f"hpcbench 0.0.1, but jobs are submitted with hpcbench {hpcbench.__version__}",
+            "build the image again",
+        ),
         (None, "ModuleNotFoundError: No module named 'hpcbench'", "start the command by hand"),
     ],
 )

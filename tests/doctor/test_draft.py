@@ -52,7 +52,7 @@ def test_a_slurm_cluster(machine: Machine, tmp_path: Path) -> None:
     assert site.scheduler.directives == {"--exclusive": None, "--mem": 0}
     assert site.scheduler.gpu_request == "gres"
     assert site.gpu_aware_mpi is None and site.checked == "never" and site.device == "cuda"
-    assert re.search(r"account_option: --account +# .*yours are root", text)
+    assert re.search(r"account_option: --account +# .*your accounts are root", text)
 
 
 def test_nodes_of_other_kinds_are_left_out_and_named(machine: Machine, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_two_models_in_a_node_are_marked(machine: Machine, tmp_path: Path, gres:
     site = site_of(text, tmp_path)
     assert (site.node.gpus, site.node.gpu, site.scheduler.gpu_request) == (4, model, "gres")
     assert _MARKED_GPUS.search(text)
-    assert f"for one write {advice}" in " ".join(text.replace("#", "").split())
+    assert f"to use one of them, write {advice}" in " ".join(text.replace("#", "").split())
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: P
     site = site_of(text, tmp_path)
     assert (site.node.cores, site.node.gpus, site.queues["debug"].max_nodes) == (128, 4, 5)
     assert site.node.memory_gb == 498, "the smallest memory of nodes that differ only in memory"
-    assert "debug: it also contains other nodes: 100 nodes, 64 cores" in " ".join(text.split())
+    assert "debug: it also contains 100 nodes, 64 cores" in " ".join(text.split())
 
 
 def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_slurm_without_accounting(machine: Machine, tmp_path: Path) -> None:
     text = draft()
     site = site_of(text, tmp_path)
     assert site.scheduler.max_submitted is None
-    assert "CHECK: Slurm's own; your accounts are unknown: sacctmgr ended with status 3" in " ".join(
+    assert "CHECK: Slurm's option; your accounts are unknown: sacctmgr ended with status 3" in " ".join(
         text.replace("#", "").split()
     )
 
@@ -344,7 +344,7 @@ def test_names_of_partitions(machine: Machine, tmp_path: Path) -> None:
         assert list(site_of(named(name), tmp_path).queues) == [name, "long"]
     text = named("gpu#1")
     assert list(site_of(text, tmp_path).queues) == ["long"]
-    assert "gpu#1 is left out (its name is not usable in a site file" in text
+    assert "gpu#1 is left out (not a valid queue name in a site file" in text
 
 
 def test_a_coral_machine(machine: Machine, tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_exclusive_hosts_are_requested_only_if_the_queue_allows_them(machine: Ma
     machine.answers({line: text.replace(" EXCLUSIVE", "") for line, text in plain.items()})
     text = draft()
     assert site_of(text, tmp_path).scheduler.directives == {}
-    assert "the queue is not EXCLUSIVE: -x is refused, and others may share the hosts" in " ".join(text.split())
+    assert "the queue is not EXCLUSIVE, so -x is refused, and other jobs may share the hosts" in " ".join(text.split())
 
 
 def test_a_variant_of_lsf_is_asked_by_its_own_options(machine: Machine, tmp_path: Path) -> None:
@@ -528,7 +528,7 @@ def test_modules_that_are_loaded(machine: Machine, tmp_path: Path, monkeypatch: 
     text = draft()
     site = site_of(text, tmp_path)
     assert site.modules == ["craype-network-ofi", "cray-mpich/8.1.28", "cudatoolkit/12.2"]
-    assert "loaded here as well: xalt/2.1" in text
+    assert "also loaded here: xalt/2.1" in text
     assert site.gpu_aware_mpi is None and "MPICH_GPU_SUPPORT_ENABLED is 1 here" in text
 
 

@@ -137,7 +137,7 @@ def test_an_lsf_whose_master_daemon_is_stopped_does_not_work(
     assert answering(seen) is None
     check = find_check(check_schedulers(seen, "lsf"), "scheduler lsf")
     assert check.health is health and check.failed
-    assert "lsid answers, but not the daemon that takes jobs" in check.fact
+    assert "lsid answers, but the daemon that accepts jobs does not" in check.fact
 
 
 def test_a_flux_broker_that_cannot_list_jobs_does_not_work(machine: Machine) -> None:
@@ -309,7 +309,7 @@ def test_an_error_above_its_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF", "FLUX_URI"):
         monkeypatch.setenv(name, "1")
-    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID are set" in shell.check_shell().fact
+    assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID: set in this shell" in shell.check_shell().fact
     clean = ranks.job_environment().keys()
     assert {"SLURM_CONF", "FLUX_URI"} <= clean and not clean & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
 
@@ -380,7 +380,7 @@ def test_a_draft_from_the_command_line(
     code, out, err = run(capsys, monkeypatch, "doctor", "--draft-site", "--name", "mine")
     assert (code, err) == (0, "") and "\nsite: mine " in out
     code, out, err = run(capsys, monkeypatch, "doctor", "--name", "mine")
-    assert code == 2 and err.startswith("hpcbench: --name: names a drafted site")
+    assert code == 2 and err.startswith("hpcbench: --name: is only for a drafted site")
 
 
 @pytest.mark.parametrize("draft", [True, False], ids=["draft", "examine"])
@@ -405,7 +405,7 @@ def test_a_node_with_fewer_cores_than_the_site_file_states_is_reported(machine: 
         threads=1,
     )
     check, _ = ranks.check_world(site, run=True)
-    assert check.failed and "a world of 2, on a node with 2 cores, where the site file says 8" in check.fact
+    assert check.failed and "a world of 2, on a node with 2 cores, but the site file has 8" in check.fact
     assert check.remedy.startswith("write node: {cores: 2}")
     shares = site.model_copy(update={"oversubscribe": True})
     assert ranks.check_world(shares, run=True)[0].health is Health.OK

@@ -48,17 +48,17 @@ def test_if_lsf_does_not_answer_the_message_mentions_that_the_job_may_exist(
     here.fake.order("resend", program="bsub", copies=5, seconds=5.0)
     silent = "batch system daemon not responding ... still trying"
     here.fake.order("noise", program="bjobs", lines=[silent])
-    message = r"bsub: .* still trying: it may have accepted the job"
+    message = r"bsub: .* still trying: the scheduler may have accepted the job"
     silent = r"and the queue cannot be searched \(bjobs: .*trying\)"
-    with pytest.raises(UserError, match=rf"{message}, {silent}: handed/0001\.json records that"):
+    with pytest.raises(UserError, match=rf"{message}, {silent}: run the same .* \(recorded in handed/0001\.json\)"):
         here.submit()
     here.fake.withdraw("noise")
     here.fake.wait()
     again = here.submit()
     assert len(here.fake.jobs) == 1
     assert again.notes[-1] == (
-        "already submitted and over; 1 whose answer had been lost were found in the queue: nothing was submitted "
-        "(--again submits it again)"
+        "already submitted and over; found 1 job in the queue for which the scheduler's response had been lost: "
+        "nothing was submitted (use --again to submit the study again)"
     )
 
 
@@ -74,7 +74,8 @@ def test_one_copy_of_a_job_runs_and_the_others_end(place: Make, capsys: pytest.C
     assert sorted(here.ranks) == [("1", "node1", 0), ("1", "node2", 1)]
     assert [(job.state, job.exit) for job in here.fake.jobs] == [(DONE, 0), *[(EXITED, LEFT)] * 4]
     log = (root / "jobs" / JOB / "out.log").read_text(encoding="utf-8")
-    assert log.count(f"job {JOB}: was taken more than once, and another script has it, see jobs/{JOB}/claims") == 4
+    message = f"job {JOB}: was claimed more than once, and another script holds the claim: see jobs/{JOB}/claims"
+    assert log.count(message) == 4
     assert read_report(capsys, root)[0] == 0
 
 

@@ -176,7 +176,7 @@ def test_a_job_that_lsf_keeps_after_its_dependency_failed_is_reported(place: Mak
     assert "-ti" not in here.fake.jobs[1].options
     wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == "Job dependency condition not satisfied;")
     cancel(first)
-    reason = "Dependency condition invalid or never satisfied; `hpcbench cancel` ends it"
+    reason = "Dependency condition invalid or never satisfied; cancel the job with `hpcbench cancel`"
     wait_for(lambda: track(second.root).jobs["j0001-r1"].reason == reason)
     tracked = track(second.root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs["r1-baseline"].reason) == (State.PENDING, reason)
@@ -253,7 +253,7 @@ def test_a_variant_of_lsf_that_prints_only_tables(place: Make, capsys: Capture, 
     ("name", "fake", "says"),
     [
         ("lassen", {"flavour": "lsf-like"}, "illegal option -- nnodes: this LSF refuses the option: add it to"),
-        ("lassen", {"root_refused": True}, "User permission denied. Job not submitted.: the user may not submit here"),
+        ("lassen", {"root_refused": True}, "User permission denied. Job not submitted.: you are not allowed"),
         ("lassen", {"queues": {"batch": {}}}, "pbatch: No such queue. Job not submitted.: set queue: in the study"),
         (
             "lassen",
@@ -359,7 +359,7 @@ def test_a_killed_submission_is_continued(place: Make) -> None:
     assert [handed.id for handed in Ledger(root).submitted] == [None]
     again = here.submit()
     assert again.root == root
-    assert "1 more jobs submitted" in again.notes[-1]
+    assert "submitted 1 more job." in again.notes[-1]
     assert states(wait_until_over(here, root)) == [State.COMPLETED] * 2
     assert [job.key for job in here.fake.jobs] == ["1", "2"]
 

@@ -70,7 +70,7 @@ def test_a_job_that_is_held_before_it_starts(place: Make) -> None:
     here.fake.run("bstop", "1")
     tracked = track(root)
     assert tracked.jobs[JOB].state is State.PENDING
-    assert tracked.jobs[JOB].reason.startswith("PSUSP: held while it waited")
+    assert tracked.jobs[JOB].reason.startswith("PSUSP: held while pending")
     assert cancel(root) == "1 job: ended"
     assert states(track(root)) == [State.CANCELLED]
 

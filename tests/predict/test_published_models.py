@@ -96,7 +96,7 @@ def test_every_preset_can_be_cut_for_tensor_parallelism(name: str) -> None:
     [
         ({"kv_heads": 5}, 1, "5 does not divide model.heads 32: use one of 1, 2, 4, 8, 16, 32"),
         ({}, 16, "16 does not divide model.kv_heads 8, so ranks would share heads of keys and values: use one of 1,"),
-        ({"mlp_width": 1023}, 2, "a middle of 1023 cannot be cut into layout.tp 2 equal parts"),
+        ({"mlp_width": 1023}, 2, "width 1023 cannot be divided into layout.tp 2 equal parts"),
     ],
 )
 def test_shapes_that_cannot_be_cut_are_refused(changes: dict, tp: int, message: str) -> None:

@@ -155,7 +155,7 @@ def test_a_command_that_starts_its_own_ranks_is_started_once_on_each_node(
 
 
 def test_a_launcher_that_cannot_start_fewer_ranks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"ibrun starts as many ranks as the job has: set program\.start to rank"):
+    with pytest.raises(UserError, match=r"ibrun always starts all ranks of the job: set program\.start to rank"):
         script(tmp_path, "longhorn", NODE)
 
 

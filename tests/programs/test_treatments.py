@@ -153,8 +153,11 @@ def test_the_predictor_plans_like_the_engine(stated: dict[str, Any], precision: 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"dimension": "DP", "codec": "zfp:8"}, r"rule 1 \(DP zfp:8\): homomorphic sums are of 8-bit integers"),
-        ({"dimension": "TP", "codec": "int8:256:stochastic"}, "rounded to nearest: use codec int8, not int8:256:stoch"),
+        ({"dimension": "DP", "codec": "zfp:8"}, r"rule 1 \(DP zfp:8\): algorithm homomorphic sums 8-bit integers"),
+        (
+            {"dimension": "TP", "codec": "int8:256:stochastic"},
+            "rounded to nearest: use codec int8 instead of int8:256:stoch",
+        ),
         ({"kind": "GRAD", "codec": "bf16"}, "or algorithm encoded"),
         ({"dimension": "PP", "phase": "FORWARD", "codec": "zfp:8"}, None),
         ({"dimension": "ZERO", "codec": "bf16"}, None),

@@ -53,7 +53,7 @@ def test_a_cut_log_reports_what_it_holds(tmp_path: Path, capsys: pytest.CaptureF
     out = " ".join(capsys.readouterr().out.split())
     assert "incomplete 6/12" in out
     assert "40.00" in out
-    assert f"the log has no end event: after step 6 of 12, its last line cut ({path}:10)" in out
+    assert f"the log has no end event: after step 6 of 12, with a truncated last line ({path}:10)" in out
 
 
 def test_running_runs_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

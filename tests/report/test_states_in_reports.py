@@ -42,7 +42,7 @@ def end(state: str, reason: str) -> str:
 
 
 NAN = "step 5/6 | loss nan | time 0.2500 s |\n"
-CUT = "the log has no end event: after step 4 of 6, its last line cut"
+CUT = "the log has no end event: after step 4 of 6, with a truncated last line"
 KILLED = "a rank was killed by signal 9 (KILL), exit status 137, after step 4 of 6"
 BEGAN = '{"state": "running", "start": "2026-11-21T06:30:00Z"}'
 FATES = {

@@ -80,7 +80,7 @@ def test_a_forgotten_job_without_an_end_is_lost_after_a_while_and_never_complete
     monkeypatch.setattr("hpcbench.contract.job_state.GRACE", 0.0)
     tracked = track(root)
     assert (tracked.jobs["j0001-r1"].state, tracked.runs[RUN].state) == (State.LOST, State.LOST)
-    assert "its status file has no end" in tracked.jobs["j0001-r1"].reason
+    assert "its status file records no end" in tracked.jobs["j0001-r1"].reason
     forgotten.places["killed"].acts({})
     assert retry(root).runs == [RUN]
     monkeypatch.undo()

@@ -20,7 +20,7 @@ def test_slurm_reports_the_start_time_and_the_job_its_interpreter(place: OnSlurm
     place.write_site(python=sys.executable)
     place.write_study(study="asked", matrix={"scheme": ["baseline"]}, repeats=1)
     submission = place.submission()
-    notes = [note for note in submission.notes if note.startswith("Slurm would start")]
+    notes = [note for note in submission.notes if note.startswith("if submitted now, ")]
     assert len(notes) == 1 and re.search(r"at 20\d\d-\d\d-\d\dT[\d:]+ on n\d", notes[0])
     wait_over(submission.root)
     logs = [path.read_text() for path in submission.root.glob("jobs/*/out.log")]

@@ -274,8 +274,12 @@ def test_sizes_follow_from_layout_nodes_and_room(
         (GPUS, {"layout": {"tp": 4}, "nodes": 1, "ranks_per_node": 2}, "2 ranks, not a multiple of tp x pp"),
         (LOCAL, {"layout": {"dp": 1, "chunks": 2}}, "layout.chunks: 2 chunks, but layout.pp is 1"),
         (LOCAL, {"layout": {"pp": 2, "chunks": 200}}, "layout.chunks: pp x chunks = 2 x 200 = 400 parts are more than"),
-        (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] are 3 parts with 6 layers"),
-        (LOCAL, {"layout": {"pp": 2, "chunks": 2}}, "train.schedule: 1f1b with layout.chunks 2: interleaved goes with"),
+        (LOCAL, {"layout": {"pp": 2, "stages": [1, 2, 3]}}, "layout.stages: [1, 2, 3] lists 3 parts with 6 layers"),
+        (
+            LOCAL,
+            {"layout": {"pp": 2, "chunks": 2}},
+            "train.schedule: 1f1b with layout.chunks 2: interleaved needs 2 chunks",
+        ),
         (LOCAL, {"train": {"steps": 20, "global_batch": 64, "schedule": "interleaved"}}, "with layout.chunks 1"),
         (
             LOCAL,
@@ -307,7 +311,7 @@ def test_sizes_that_do_not_fit_are_refused(
             {"scheme": ["baseline"], "zip": {"nodes": [1, 2], "train.micro_batch": [1]}},
             "nodes has 2, train.micro_batch has 1",
         ),
-        ({"scheme": ["baseline"], "zip": [{}]}, "no key in it"),
+        ({"scheme": ["baseline"], "zip": [{}]}, "a group has no key: add a key"),
         ({"scheme": ["baseline"], "zip": {"nodes": []}}, "no value"),
         ({"scheme": ["baseline"], "zip": {"scheme": ["baseline"]}}, "is listed twice"),
         ({"scheme": ["baseline"], "zip": {"nodes": [1, 1]}}, "a row is repeated"),
@@ -377,10 +381,10 @@ def test_a_scheme_may_name_the_optimizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, but stage 1 shards them: set it to 0"),
+        ({"zero": 1}, "train.zero: 1-bit Adam averages whole momenta, but ZeRO stage 1 shards them: set zero to 0"),
         ({"zero": 0, "freeze_step": 40}, "train.freeze_step: a variance that is frozen after 40 updates leaves none"),
         ({"zero": 0}, "train.clip: clipping needs the norm of the mean gradient, which no rank has"),
-        ({"zero": 0, "clip": 0.5}, "averages momenta: set it to 0 for all schemes that are compared, or train with"),
+        ({"zero": 0, "clip": 0.5}, "averages momenta: set clip to 0 for all schemes that are compared, or train with"),
     ],
 )
 def test_an_optimizer_that_cannot_work_so_is_refused_by_field_and_remedy(tmp_path: Path, train, message) -> None:
@@ -419,11 +423,11 @@ def test_a_precision_of_messages_that_does_not_exist_is_refused_by_line_and_fiel
 
 
 def test_the_nodes_of_a_site_are_checked_before_divisibility(tmp_path: Path) -> None:
-    small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small takes at most 3"))
-    with pytest.raises(UserError, match="nodes: 30: queue q of small takes at most 3: use at most 3"):
+    small = Capacity("small", 2, 2, most_nodes=(3, "queue q of small allows at most 3"))
+    with pytest.raises(UserError, match="nodes: 30: queue q of small allows at most 3: use at most 3"):
         runs_of(tmp_path, small, nodes=30)
 
 
 def test_the_message_about_a_derived_dp_says_where_it_comes_from(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, the usual number of odd per node"):
+    with pytest.raises(UserError, match=r"dp = 7 follows from 1 x 7 ranks, with the default ranks per node of odd"):
         runs_of(tmp_path, Capacity("odd", 7, 7))

@@ -161,7 +161,11 @@ LABELS = {"model.name"}
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("model.rotary_fraction", {"model.positions": "learned", "model.rotary_fraction": 0.5}, "set positions to rotary"),
     ("model.rotary_base", {"model.positions": "learned", "model.rotary_base": 100.0}, "set positions to rotary"),
-    ("model.experts", {"model.experts": {"count": 4, "shared_width": 8}}, "set shared to true, or leave it out"),
+    (
+        "model.experts",
+        {"model.experts": {"count": 4, "shared_width": 8}},
+        "set shared to true, or leave shared_width out",
+    ),
     (
         "model.experts.capacity",
         {"model.experts": {"count": 4, "drop": "none", "capacity": 3.0}},
@@ -173,13 +177,21 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "experts with drop none have no capacity",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
-    ("data", {"data.path": "x.txt"}, "leave it out for `source: stdlib`"),
-    ("train.comm_precision", {"train.comm_precision": "bf16"}, "a run with one rank and zero 1 sends no such messages"),
-    ("train.comm_precision", {"train.comm_precision": "megatron", "layout.tp": 2}, "tp 2 and zero 1 sends no such"),
+    ("data", {"data.path": "x.txt"}, "leave path out for `source: stdlib`"),
+    (
+        "train.comm_precision",
+        {"train.comm_precision": "bf16"},
+        "a run with one rank and zero 1 sends no messages with these",
+    ),
+    (
+        "train.comm_precision",
+        {"train.comm_precision": "megatron", "layout.tp": 2},
+        "tp 2 and zero 1 sends no messages with these",
+    ),
     (
         "train.comm_precision.activations",
         {"train.comm_precision": {"activations": "bf16"}, "layout.dp": 2},
-        "sends no activations: leave it out",
+        "sends no activations: leave this format out",
     ),
     (
         "train.comm_precision.gradients",
@@ -233,7 +245,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
     ("layout.chunks", {"layout.chunks": 2}, "one stage has nothing to interleave"),
-    ("layout.stages", {"layout.stages": "auto"}, "layout.pp 1 has only one stage"),
+    ("layout.stages", {"layout.stages": "auto"}, "with layout.pp 1 there is only one stage"),
     ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
 """Refused field, settings that make it idle, and text of the reason or the remedy."""
@@ -385,10 +397,12 @@ def test_a_setting_of_a_preset_is_not_refused_as_idle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("option", "key"), [("scheme=x", "scheme"), ("train.steps=9", "train.steps")])
 def test_a_value_that_the_matrix_overrides_is_refused(tmp_path: Path, option: str, key: str) -> None:
     matrix = {"scheme": ["baseline", "identity"], "train.steps": [4, 5]}
-    with pytest.raises(UserError, match=f"^--set {option}: {key}: the matrix varies it, .* set matrix.{key} instead$"):
+    with pytest.raises(
+        UserError, match=f"^--set {option}: {key}: the matrix varies this field, .* set matrix.{key} instead$"
+    ):
         runs_of(tmp_path, {"matrix": matrix}, [option])
     assert runs_of(tmp_path, {"matrix": matrix}, ["matrix.scheme=[baseline]"])
-    with pytest.raises(UserError, match=r"s\.yaml:[0-9]+: scheme: the matrix varies it"):
+    with pytest.raises(UserError, match=r"s\.yaml:[0-9]+: scheme: the matrix varies this field"):
         runs_of(tmp_path, {"matrix": matrix, "scheme": "identity"})
 
 

@@ -65,7 +65,7 @@ def rule(**fields: Any) -> dict[str, Any]:
     [
         (
             {"dimension": "DP", "phase": "FORWARD"},
-            "no run has such traffic: DP has DP BACKWARD GRAD, DP STEP",
+            "no run has such traffic: DP has only DP BACKWARD GRAD, DP STEP",
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
@@ -89,7 +89,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"dimension": "DP", "feedback_reset": 9}, "feedback_reset changes error feedback, which is off: add"),
         (
             {"dimension": "DP", "kind": "OPTIM", "feedback": True, "feedback_reset": 9},
-            "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave it out",
+            "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave feedback_reset out",
         ),
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
@@ -109,7 +109,7 @@ def test_rules_that_can_never_apply_are_refused_at_their_line(tmp_path: Path, fi
 def test_rules_for_momenta_want_one_bit_adam(tmp_path: Path, fields: Any) -> None:
     line, message = refusal(tmp_path, rule(**fields))
     assert line == "{" and "schemes.mine.rules.0: rule 1 (" in message
-    assert "is for traffic of 1-bit Adam only, and the optimizer is adamw: set optimizer: onebit-adam" in message
+    assert "is for traffic of 1-bit Adam only, but the optimizer is adamw: set optimizer: onebit-adam" in message
     assert runs_of(tmp_path, {**rule(**fields), "optimizer": "onebit-adam"}, zero=0, clip=0)
 
 
@@ -121,7 +121,7 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
         f"train.zero: stage {zero} does not gather the weights that rule 1 (ZERO FORWARD int8:256) of scheme zeropp"
         in message
     )
-    assert "set it to 3" in message
+    assert "set zero to 3" in message
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -141,7 +141,7 @@ def test_an_exact_rule_of_one_stage_does_not_hide_an_encoding_one_of_another(tmp
     ]
     _, message = refusal(tmp_path, {"rules": rules}, zero=3)
     assert "stage 3 does not gather the weights that rule 1 (ZERO STEP int8:256) of scheme mine encodes" in message
-    assert "set it to 1 or 2" in message
+    assert "set zero to 1 or 2" in message
     assert runs_of(tmp_path, {"rules": rules}, zero=1)
 
 
@@ -243,14 +243,14 @@ def test_an_algorithm_that_cannot_carry_out_a_rule_is_refused_at_its_scheme(tmp_
     sums = {"algorithm": "homomorphic", "default": "int8", "rules": [{"dimension": "DP", "codec": "zfp:8"}]}
     _, message = refusal(tmp_path, sums)
     assert message.endswith(
-        "schemes.mine: rule 1 (DP zfp:8): homomorphic sums are of 8-bit integers, rounded to nearest: use codec int8, "
-        "not zfp:8, or algorithm encoded"
+        "schemes.mine: rule 1 (DP zfp:8): algorithm homomorphic sums 8-bit integers, rounded to nearest: use codec "
+        "int8 instead of zfp:8, or algorithm encoded"
     )
 
 
 def test_a_rule_that_begins_after_the_last_step_is_noted(tmp_path: Path) -> None:
     (note,) = idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=21)))
-    assert "applies to no message: its first step is 21, and the run has 20 steps" in note
+    assert "applies to no message: its first step is 21, but the run has only 20 steps" in note
     assert not idle_notes(runs_of(tmp_path, rule(dimension="DP", from_step=20)))
 
 
@@ -284,7 +284,7 @@ def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"zero": 2}, "train.zero 2 sums pieces in each micro-batch: set it to 0 or 1"),
+        ({"zero": 2}, "train.zero 2 sums pieces in each micro-batch: set train.zero to 0 or 1"),
         ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
         ({"prune": {"pattern": "2:4"}}, "train.prune removes values"),
         ({"precision": "fp64"}, "errors are kept in fp32"),
@@ -301,4 +301,4 @@ def test_servers_do_not_average_errors(tmp_path: Path) -> None:
     averaged = rule(dimension="DP", feedback=True, feedback_average=0.8, feedback_reset=9)
     assert runs_of(tmp_path, averaged)
     _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
-    assert "sync bsp sends gradients to servers, whose errors are neither averaged nor reset" in refused
+    assert "sync bsp sends gradients to servers, and the errors of servers are neither averaged nor reset" in refused

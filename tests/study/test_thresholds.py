@@ -46,17 +46,17 @@ def test_a_bound_may_be_for_all_runs_or_for_some(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("threshold", "message"),
     [
-        ({"quantity": "loss"}, "bounds nothing: give min, max or both"),
+        ({"quantity": "loss"}, "sets no bound: give min, max or both"),
         ({"quantity": "loss", "min": 3, "max": 2}, "no value lies between min 3 and max 2: swap them"),
         ({"quantity": "speed", "min": 1}, "quantity"),
         ({"quantity": "loss", "max": 2, "confidence": 95}, "thresholds.0.confidence"),
         ({"quantity": "loss", "max": 2, "reference": 0}, "thresholds.0.reference"),
-        ({"quantity": "loss_difference", "max": 1, "reference": 2}, "reference: not with loss_difference"),
+        ({"quantity": "loss_difference", "max": 1, "reference": 2}, "reference: has no meaning for loss_difference"),
         ({"quantity": "loss", "max": float("nan")}, "thresholds.0.max"),
         ({"quantity": "loss", "maximum": 2}, "max"),
-        ({"quantity": "loss", "max": 2, "scheme": "zhybrid-16-8"}, "no run of the study has its scheme and cell"),
-        ({"quantity": "loss", "max": 2, "cell": {"nodes": 4}}, "no run of the study has its scheme and cell"),
-        ({"quantity": "loss", "max": 2, "cell": {"train.micro_batch": 3}}, "no run of the study has its scheme"),
+        ({"quantity": "loss", "max": 2, "scheme": "zhybrid-16-8"}, "no run has the scheme and cell of this threshold"),
+        ({"quantity": "loss", "max": 2, "cell": {"nodes": 4}}, "no run has the scheme and cell of this threshold"),
+        ({"quantity": "loss", "max": 2, "cell": {"train.micro_batch": 3}}, "no run has the scheme"),
     ],
 )
 def test_a_bound_that_guards_nothing_is_refused_with_its_line(

@@ -93,7 +93,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: 'x\n", 1, "is not closed: add the second quote"),
         ("a: b: c\n", 1, "'a: b: c' is indented too deep, or has a second `: `"),
         ("a: 1\n  b: 2\n", 2, "'b: 2' is indented too deep"),
-        ("a:\n  b: 2\n c: 3\n", 3, "the indentation of 'c: 3' fits no section above"),
+        ("a:\n  b: 2\n c: 3\n", 3, "the indentation of 'c: 3' matches no section above"),
         ("a: 1\nb = 2\n", 2, "'b = 2' is not `key: value`"),
         ("a: @b\n", 1, "a value must not begin with '@': put it in quotes"),
         ("a:\tb\n", 1, "not YAML: it contains a tab"),

@@ -8,7 +8,7 @@ from hpcbench.batch.schedulers.attempt import ask_scheduler
 
 PATIENCE = 30.0
 """Deadline of each call in seconds. The result only improves an error message."""
-_REMEDY = "set account: in the study to one that may run there"
+_REMEDY = "set account: in the study to an account that may run this job"
 _MOST = 20
 """Maximum number of accounts in a message."""
 
@@ -52,9 +52,9 @@ def slurm_remedy() -> str:
     if problem:
         return _REMEDY
     if not rows:
-        return f"{_REMEDY}; sacctmgr show assoc lists none for you: ask the site for one"
+        return f"{_REMEDY}; sacctmgr show assoc lists no account for you: ask the site for one"
     named = [f"{row.account} (in partition {row.partition} only)" if row.partition else row.account for row in rows]
-    return f"{_REMEDY}; yours are {_listed(named)} (sacctmgr show assoc)"
+    return f"{_REMEDY}; your accounts are {_listed(named)} (sacctmgr show assoc)"
 
 
 def lsf_remedy() -> str:
@@ -63,7 +63,7 @@ def lsf_remedy() -> str:
     user, lines = getpass.getuser(), answer.out.splitlines()[1:] if answer.ok else []
     rows = [line.replace("(", " ").replace(")", " ").split() for line in lines]
     groups = [row[0] for row in rows if row and {user, "all"} & set(row[1:])]
-    return f"{_REMEDY}; bugroup -w lists you in {_listed(groups)}" if groups else _REMEDY
+    return f"{_REMEDY}; your groups are {_listed(groups)} (bugroup -w)" if groups else _REMEDY
 
 
 def flux_remedy() -> str:

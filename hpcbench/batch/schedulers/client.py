@@ -107,7 +107,9 @@ def ask(
             start_new_session=True,
         )
     except OSError as error:
-        raise UserError(f"{argv[0]}: cannot be run: {error.strerror}: run this on the machine's login node") from None
+        raise UserError(
+            f"{argv[0]}: cannot be run ({error.strerror}): run this command on a login node of the machine"
+        ) from None
     output, errors = bytearray(), bytearray()
     try:
         _listen(process, (output, errors), time.monotonic() + patience, hangs)

@@ -32,7 +32,7 @@ class Flux(JobScheduler):
         done = _flux("jobs", "-n", "-c", "1", "-o", "{id.dec}")
         if done.status:
             raise UserError(
-                f"flux jobs: {done.first_line}: check that a Flux instance runs here and that FLUX_URI is right"
+                f"flux jobs: {done.first_line}: check that a Flux instance runs here and that FLUX_URI is correct"
             )
 
     def submit(self, job: BatchJob) -> Receipt:
@@ -52,7 +52,7 @@ class Flux(JobScheduler):
             return Receipt(id, [id], ["flux", *argv], done.output)
         refused = done.status and "error" in done.err.lower()
         if not refused or _UNCLEAR.search(done.err):
-            raise UnclearError(f"flux batch {script}: exit status {done.status} and no id: {done.first_line}")
+            raise UnclearError(f"flux batch {script}: printed no job ID (exit status {done.status}): {done.first_line}")
         remedy = f": {flux_remedy()}" if _ACCOUNT.search(done.err) else ""
         raise UserError(f"flux batch {script}: {done.first_line}: Flux refused the job{remedy}")
 

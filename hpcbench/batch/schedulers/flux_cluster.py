@@ -16,7 +16,7 @@ def find_flux() -> Sighting:
     """Query the size of the Flux instance, its version, and its jobs."""
     size = ask_scheduler(["flux", "getattr", "size"])
     if not size.ok or not size.out.strip().isdigit():
-        return report_failure("flux", "flux", size, "flux getattr size gives no number")
+        return report_failure("flux", "flux", size, "flux getattr size printed no number")
     jobs = ask_scheduler(["flux", "jobs", "-n", "-c", "1"])  # a broker reports a size even without a job manager
     if not jobs.ok:
         return report_failure("flux", "flux", jobs, "")

@@ -141,7 +141,9 @@ def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | No
         lives = alive(read_json(directory / "process.json"))
         return JobStatus(State.RUNNING) if lives else JobStatus(State.LOST, "no local queue was started for it")
     if not here(queue["process"]):
-        return JobStatus(State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: run the command there")
+        return JobStatus(
+            State.UNKNOWN, f"its queue runs on {queue['process'].get('host')}: run the command on that host"
+        )
     process, dropped = read_json(directory / "process.json"), read_json(directory / "dropped.json")
     over = process is not None and process.pop("over", None)
     if alive(process):
@@ -160,7 +162,7 @@ def _word(root: Path, directory: Path, path: Path | None, queue: LocalQueue | No
         return JobStatus(State.LOST, "its script was killed before it could record its exit status")
     lines = [line for line in read_tail(path.with_suffix(".log")) if line.strip()]
     why = f" ({show(lines[-1], 120)[1:-1]})" if lines else ""
-    return JobStatus(State.LOST, f"the local queue ended before this job{why}")
+    return JobStatus(State.LOST, f"the local queue ended before this job began{why}")
 
 
 def environment() -> dict[str, str]:
@@ -186,7 +188,7 @@ def lock_path() -> Path:
     directory = Path(tempfile.gettempdir()) / f"hpcbench-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.is_symlink() or directory.stat().st_uid != os.getuid():
-        raise UserError(f"{directory}: belongs to another user: remove it, or set TMPDIR to one of your directories")
+        raise UserError(f"{directory}: belongs to another user: set TMPDIR to one of your directories")
     return directory / "local.lock"
 
 
@@ -225,7 +227,7 @@ def _await(ids: Sequence[str], *, any_end: bool) -> str:
             if not word.state.alive:
                 if any_end:
                     break
-                return f"{id} had to complete before it, but did not"
+                return f"{id} had to complete before this job, but did not"
             time.sleep(_LOOK)
     return ""
 

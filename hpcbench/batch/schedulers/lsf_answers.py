@@ -26,9 +26,9 @@ STATES: Mapping[str, State] = {
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
-    "PSUSP": "held while it waited",
+    "PSUSP": "held while pending",
     "UNKWN": "its host does not answer",
-    "ZOMBI": "its host does not answer, and its end was requested: bkill -r removes it",
+    "ZOMBI": "the job was cancelled, but its host does not answer: remove the job with `bkill -r`",
 }
 
 TERMINATIONS: Mapping[str, State] = {
@@ -123,7 +123,9 @@ def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
 
 def waiting(reason: str) -> JobStatus:
     """Return the status of a pending job, with a remedy if the job would wait forever."""
-    return JobStatus(State.PENDING, reason=f"{reason} `hpcbench cancel` ends it" if _NEVER.search(reason) else reason)
+    return JobStatus(
+        State.PENDING, reason=f"{reason} cancel the job with `hpcbench cancel`" if _NEVER.search(reason) else reason
+    )
 
 
 def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:

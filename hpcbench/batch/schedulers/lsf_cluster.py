@@ -31,7 +31,7 @@ def find_lsf() -> Sighting:
     answer = ask_scheduler(["lsid"])
     name = re.search(r"My cluster name is (\S+)", answer.out)
     if not answer.ok or not name:
-        return report_failure("lsf", "bsub", answer, "lsid names no cluster")
+        return report_failure("lsf", "bsub", answer, "lsid printed no cluster name")
     product = next((line.strip() for line in answer.out.splitlines() if line.strip()), "LSF")
     version = re.search(r"\b\d+(\.\d+)+", product)
     bsub = shutil.which("bsub")
@@ -40,7 +40,7 @@ def find_lsf() -> Sighting:
     queues = ask_scheduler(["bqueues", "-l"])  # lsid does not query the daemon that accepts jobs
     if not queues.ok or "QUEUE" not in queues.out:
         why = queues.problem or f"bqueues lists no queue: {queues.err.strip()[:120]}"
-        fact = f"{product}: lsid answers, but not the daemon that takes jobs: {why}"
+        fact = f"{product}: lsid answers, but the daemon that accepts jobs does not: {why}"
         return Sighting("lsf", None if queues.hung else False, fact, bsub, name[1])
     return Sighting("lsf", True, f"{product}: cluster {name[1]}", bsub, name[1], version[0] if version else None)
 
@@ -104,7 +104,7 @@ def list_hosts() -> tuple[list[Nodes], list[str], str]:
             gpu=" and ".join(dict.fromkeys(models)) or None,
             socket_gpus=places if len(places) > 1 else None,
             sockets=len(places) if len(places) > 1 else None,
-            doubt=f"{len(set(models))} GPU models on a host: write the number of one model"
+            doubt=f"{len(set(models))} GPU models on a host: write the number of GPUs of one model"
             if len(set(models)) > 1
             else "",
         )

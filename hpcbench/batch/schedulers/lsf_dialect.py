@@ -18,22 +18,22 @@ DIALECT = SubmitDialect(
     remedies=(
         (
             re.compile("illegal option|no longer supported"),
-            "this LSF refuses the option: add it to scheduler.refuses of the site file, or check scheduler: there "
-            "(submitit's plugin: lsf_refuses)",
+            "this LSF refuses the option: add it to scheduler.refuses of the site file (lsf_refuses of submitit's "
+            "plugin), or check the other fields of scheduler:",
         ),
         (
             re.compile("exclusive", re.IGNORECASE),
-            "remove -x from scheduler.directives of the site file, or set queue: in the study to one that is EXCLUSIVE",
+            "remove -x from scheduler.directives of the site file, or set queue: in the study to an EXCLUSIVE queue",
         ),
         (
             re.compile("Too many processors"),
-            "use fewer nodes in the study, or correct node: {cores: ...} of the site file: hosts may have fewer",
+            "use fewer nodes in the study, or correct node: {cores: ...} of the site file",
         ),
-        (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another one"),
+        (re.compile("[Nn]o such queue|not use the queue|closed"), "set queue: in the study to another queue"),
         (re.compile("[Pp]roject|[Aa]ccount|[Bb]ank|user group"), lsf_remedy),
-        (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to what the queue allows"),
-        (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "fewer nodes, or another queue: in the study"),
-        (re.compile("permission denied"), "the user may not submit here: ask the site"),
+        (re.compile("RUNLIMIT|[Rr]un limit"), "set walltime: in the study to a time that the queue allows"),
+        (re.compile("PROCLIMIT|TASKLIMIT|[Nn]ode"), "use fewer nodes, or set queue: in the study to another queue"),
+        (re.compile("permission denied"), "you are not allowed to submit jobs here: ask the site"),
         (re.compile("[Dd]ependency"), "the scheduler no longer lists the job to wait for: submit without `after`"),
     ),
     refused=re.compile("not submitted|illegal option|usage:", re.IGNORECASE),

@@ -49,11 +49,14 @@ def _of_queue(queue: str) -> Iterator[str]:
         return
     if re.search(rf"^{re.escape(queue)}: No such queue", answer.output, re.MULTILINE):
         raise UserError(
-            f"bqueues: LSF has no queue {queue}: set queue: in the study, or correct queues: of the site file"
+            f"bqueues: LSF has no queue {queue}: set queue: in the study to another queue, or correct queues: of the "
+            "site file"
         )
     status = _status(answer.out, queue)
     if status.startswith("Closed"):
-        raise UserError(f"bqueues: queue {queue} accepts no jobs ({status}): set queue: in the study, or wait")
+        raise UserError(
+            f"bqueues: queue {queue} accepts no jobs ({status}): set queue: in the study to another queue, or wait"
+        )
     if status.startswith("Open:Inact"):
         yield f"queue {queue} accepts jobs but starts none at the moment ({status})"
 

@@ -49,9 +49,9 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.job_name):
-            raise ValueError(f"job name {self.job_name!r}: use only letters, digits and . _ -, at most 64")
+            raise ValueError(f"job name {self.job_name!r}: use at most 64 letters, digits and . _ -")
         if self.hand_in not in ("stdin", "file"):
-            raise ValueError(f"hand_in {self.hand_in!r}: stdin or file")
+            raise ValueError(f"hand_in {self.hand_in!r}: must be stdin or file")
         for option in self.refuses:
             if option not in ("-wa", "-wt"):
                 raise ValueError(f"refuses: {option!r}: only -wa and -wt can be left out")
@@ -65,7 +65,7 @@ class Parameters:
         for option, value in self.additional_parameters.items():
             if not re.fullmatch(r"--?[A-Za-z][\w-]*", option) or not str(value).isprintable():
                 raise ValueError(
-                    f"additional_parameters: {option!r}: {value!r}: must be an option with a value of one line"
+                    f"additional_parameters: {option!r}: {value!r}: must be an option and a value on one line"
                 )
 
     @property
@@ -95,7 +95,7 @@ def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0
         Number of array elements, or 0 for a single job.
     """
     lines = ["#!/bin/bash", *_directives(shape, elements), ""]
-    lines += ["trap '' USR1 USR2 # asks for a checkpoint: the function's business, not the shell's", ""]
+    lines += ["trap '' USR1 USR2 # requests for a checkpoint, which the function handles, not the shell", ""]
     lines += [f"folder={one_line(str(folder))}"]
     lines += ["job=$LSB_JOBID array=$LSB_JOBID index=${LSB_JOBINDEX:-0}", '[ "$index" = 0 ] || job=${job}_$index']
     lines += ["folder=${folder//%j/$job} folder=${folder//%A/$array} folder=${folder//%a/$index}"]

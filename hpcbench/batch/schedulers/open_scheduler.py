@@ -22,7 +22,7 @@ def open_site(root: Path) -> Site:
         return Site.model_validate(read_json(root / "site.json"))
     except ValidationError:
         name = shown_path(root / "site.json")
-        raise UserError(f"{name}: missing or damaged: its scheduler cannot be queried") from None
+        raise UserError(f"{name}: is missing or damaged, so the scheduler cannot be queried") from None
 
 
 def open_scheduler(root: Path) -> JobScheduler:

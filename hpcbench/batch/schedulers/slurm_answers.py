@@ -49,19 +49,21 @@ _WAITED = frozenset({"Resources", "Priority"})
 _REMEDIES: Sequence[tuple["re.Pattern[str]", str]] = (
     (
         re.compile("BadConstraints"),
-        "no node has what the job asks for: `hpcbench cancel` ends it; check node: and scheduler: of the site file",
+        "no node has the resources that the job requests: cancel the job with `hpcbench cancel`, and check node: and "
+        "scheduler: of the site file",
     ),
     (
         re.compile("launch failed requeued held"),
-        "its node could not start it: run `scontrol release` to retry it, or `hpcbench cancel` to end it",
+        "its node could not start the job: run `scontrol release` to retry it, or `hpcbench cancel` to end it",
     ),
     (
         re.compile("Partition(Node|Time)Limit"),
-        "its queue never takes it: `hpcbench cancel` ends it; set nodes:, walltime: or queue: in the study",
+        "its queue does not allow this many nodes or this walltime: cancel the job with `hpcbench cancel`, and change "
+        "nodes:, walltime: or queue: in the study",
     ),
     (
         re.compile("JobHeldUser|JobHeldAdmin"),
-        "it is held: run `scontrol release` to start it, or `hpcbench cancel` to end it",
+        "the job is held: run `scontrol release` to start it, or `hpcbench cancel` to end it",
     ),
 )
 """Remedies for jobs that would wait forever, keyed by Slurm's reason."""

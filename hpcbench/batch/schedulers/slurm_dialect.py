@@ -20,15 +20,21 @@ DIALECT = SubmitDialect(
     remedies=(
         (
             re.compile("DOS line breaks"),
-            "write the templates and setup: lines of the site file with UNIX line breaks (dos2unix)",
+            "use UNIX line breaks in the templates and in setup: of the site file (dos2unix)",
         ),
-        (re.compile("[Ii]nvalid partition|nvalid qos|nvalid QOS"), "set queue: in the study to one of the machine's"),
-        (re.compile("MaxWall"), "set walltime: in the study to what the queue allows"),
-        (re.compile("(QOS|Assoc)(Max|Min|Grp)"), "fewer jobs or nodes at once, or another queue: in the study"),
+        (
+            re.compile("[Ii]nvalid partition|nvalid qos|nvalid QOS"),
+            "set queue: in the study to one of the machine's queues",
+        ),
+        (re.compile("MaxWall"), "set walltime: in the study to a time that the queue allows"),
+        (
+            re.compile("(QOS|Assoc)(Max|Min|Grp)"),
+            "use fewer jobs or nodes at once, or set queue: in the study to another queue",
+        ),
         (
             re.compile("[Ii]nvalid (generic resource|gres|GRES|Trackable)|GRES|TRES|[Gg][Pp][Uu] type|type of GPU"),
-            "set scheduler.gpu_request of the site file to what the site takes; where it wants a model, set it to none "
-            "and write --gres: gpu:MODEL:NUMBER in scheduler.directives",
+            "set scheduler.gpu_request of the site file to a form that the site accepts; if the site requires a GPU "
+            "model, set gpu_request to none and add --gres: gpu:MODEL:NUMBER to scheduler.directives",
         ),
         (
             _WANTS_GPUS,
@@ -36,19 +42,22 @@ DIALECT = SubmitDialect(
         ),
         (
             re.compile("[Nn]ode count|number of nodes|(Min|Max)Nodes|node limit"),
-            "set nodes: in the study to what the queue allows",
+            "set nodes: in the study to a number that the queue allows",
         ),
         (
             re.compile(r"[Tt]ime limit\b|[Ww]all ?(clock|time)|--time\b"),
-            "set walltime: in the study to what the queue allows",
+            "set walltime: in the study to a time that the queue allows",
         ),
         (
             re.compile(r"[Aa]ccount\b|[Pp]roject\b|--account|[Bb]alance|[Aa]llocation (has|is) "),
             slurm_remedy,
         ),
         (re.compile("[Rr]eservation"), "write --reservation in scheduler.directives of the site file"),
-        (re.compile("[Pp]artition"), "set queue: in the study to one of the machine's"),
-        (re.compile("QOS|[Pp]olicy|[Ll]imit"), "fewer jobs or nodes at once, or another queue: in the study"),
+        (re.compile("[Pp]artition"), "set queue: in the study to one of the machine's queues"),
+        (
+            re.compile("QOS|[Pp]olicy|[Ll]imit"),
+            "use fewer jobs or nodes at once, or set queue: in the study to another queue",
+        ),
         (
             re.compile("node configuration|Memory spec|--mem|gres|(?i:processors)|CPU count"),
             "check node: and scheduler: of the site file",

@@ -55,12 +55,12 @@ class Gpus:
             numbers = [f"{self._number_of(model)} {model or 'without a name'}" for model in self._kinds]
             most = max(self.models, key=self._number_of)
             doubts.append(
-                f"{len(self._kinds)} models in a node ({', '.join(numbers)}); for one write gpus: "
+                f"{len(self._kinds)} GPU models in a node ({', '.join(numbers)}); to use one of them, write gpus: "
                 f"{self._number_of(most)} and --gres=gpu:{most}:{self._number_of(most)} in scheduler.directives"
             )
         if self.slices:
             names = ", ".join(f"{entry.number} {entry.model}" for entry in self.slices)
-            doubts.append(f"MIG slices ({names}) are not counted: they are parts of GPUs")
+            doubts.append(f"MIG slices ({names}) are not counted, because they are parts of GPUs")
         return "; ".join(doubts)
 
     @property

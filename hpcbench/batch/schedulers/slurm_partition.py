@@ -95,7 +95,7 @@ def _max_nodes(
         bounds += [_nodes_of(match[1], match[2], match[3], kind) for match in _TRES.finditer(limits.get(key, ""))]
     others = [str(other) for other in nodes if kind and other.shape != kind.shape]
     if kind and others:
-        notes.append(f"it also contains other nodes: {'; '.join(others)}. Its limit counts {kind}")
+        notes.append(f"it also contains {'; '.join(others)}; its limit counts only {kind}")
     least = min((bound for bound in bounds if bound is not None), default=None)
     if least == 0:
         notes.append("its quality of service allows less than a whole node")

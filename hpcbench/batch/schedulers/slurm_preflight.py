@@ -64,7 +64,7 @@ def _would_take(root: Path, job: BatchJob, dialect: SubmitDialect) -> Iterator[s
     match = _START.search(answer.output)
     if answer.status == 0 and match:
         where = f" in {match[3]}" if match[3] else ""
-        yield f"Slurm would start {job.name} at {match[1]} on {match[2]}{where} at present"
+        yield f"if submitted now, {job.name} would start at {match[1]} on {match[2]}{where}"
     elif answer.status and not _unsure(answer, dialect):
         raise UserError(
             f"sbatch --test-only: Slurm would refuse {job.name}: {answer.first_line}{dialect.remedy(answer)}"
@@ -87,7 +87,7 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     if account is not None and accounts and account not in accounts:
         raise UserError(
             f"account {account}: is not among your accounts on this machine (sacctmgr show assoc lists "
-            f"{', '.join(accounts)}): set account: in the study"
+            f"{', '.join(accounts)}): set account: in the study to one of them"
         )
     charged = [row for row in rows if account is None or row.account == account]
     bounds = [int(row.max_submit) for row in charged if row.max_submit.isdecimal()]
@@ -103,7 +103,7 @@ def _room(number: int, account: str | None) -> Iterator[str]:
             f"assoc: MaxSubmit), and {waiting} are "
             "in the queue: submit them in parts with --only, or wait"
         )
-    yield f"{waiting} of your jobs are in the queue; Slurm accepts at most {most}"
+    yield f"Slurm accepts at most {most} of your jobs at a time ({waiting} in the queue now)"
 
 
 def _waiting() -> int | None:

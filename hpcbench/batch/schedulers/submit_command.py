@@ -67,14 +67,14 @@ def submit_script(
         try:
             answer = ask(argv, environment, cwd=cwd, hangs=dialect.hangs)
         except SilenceError as error:
-            raise UnclearError(f"{error}: it may have accepted the job") from None
+            raise UnclearError(f"{error}: the scheduler may have accepted the job") from None
         match = dialect.id.search(answer.out) or dialect.id.search(answer.err)
         if match:
             return match[1], answer
         busy = dialect.busy.search(answer.output)
         open_ = dialect.refused is not None and not (busy or dialect.refused.search(answer.output))
         if answer.status == 0 or open_ or _killed(answer) or dialect.unclear.search(answer.output):
-            raise UnclearError(f"{program(argv)}: {answer.first_line}: it may have accepted the job")
+            raise UnclearError(f"{program(argv)}: {answer.first_line}: the scheduler may have accepted the job")
         if not (left and busy):
             break
         time.sleep(left.pop(0))

@@ -35,13 +35,13 @@ def clash(site: Site, option: str, value: object = None) -> str | None:
     if option in ours:
         return "is set by hpcbench: remove it"
     if option in scheduler.refuses:
-        return "is among scheduler.refuses: remove it there or here"
+        return "is also in scheduler.refuses: remove it from one of the two fields"
     if kind == "flux" and option in _SLOTS:
-        return "counts slots, and jobs have whole nodes: remove it"
+        return "requests slots, but jobs get whole nodes: remove it"
     if kind != "lsf":
         return None
     if by_nodes and option in ("-n", "-R", "-csm"):
-        return "excludes -nnodes: remove it, or write allocation: slots"
+        return "cannot be combined with -nnodes, which hpcbench sets: remove it, or write allocation: slots"
     if not by_nodes and option == "-n":
         return "is set by hpcbench: remove it"
     if not by_nodes and option in ("-alloc_flags", "-core_isolation"):
@@ -49,5 +49,5 @@ def clash(site: Site, option: str, value: object = None) -> str | None:
     if option == "-R" and "span[" in str(value):
         return "span[] is set by hpcbench: remove it"
     if option == "-R" and re.search(r"[{}]|\|\|.*\[", str(value)):
-        return "cannot be joined with span[], which hpcbench sets: write one requirement without braces"
+        return "cannot be combined with span[], which hpcbench sets: write one requirement without braces"
     return None

@@ -95,7 +95,7 @@ def check(container: Container, site: Site) -> None:
     """
     if container.kind is None:
         raise ValueError(
-            f"container.kind: is set neither in the study nor in site {site.site}: set apptainer, pyxis ..."
+            f"container.kind: is set neither in the study nor in site {site.site}: set it, for example to apptainer"
         )
     if container.kind == "pyxis" and site.launcher.kind != "srun":
         raise ValueError(
@@ -103,7 +103,10 @@ def check(container: Container, site: Site) -> None:
             "another kind, such as apptainer"
         )
     if container.mpi == "bind" and not container.mpi_paths and container.kind not in _BRINGS_MPI:
-        raise ValueError("container.mpi_paths: mpi bind needs the directories of the host's MPI library: list them")
+        raise ValueError(
+            "container.mpi_paths: is empty, but container.mpi bind needs the directories of the host's MPI library: "
+            "list them"
+        )
     contained(container, site, ranks_per_node=1, root="/submission", reads=(), names=())
 
 
@@ -169,7 +172,7 @@ def _pyxis(request: ContainerRequest) -> Contained:
     """Build the options of Slurm's pyxis plugin. An enroot hook adds the GPU driver that the image's variables name."""
     if request.gpu == "rocm":
         raise ValueError(
-            "container.gpu: enroot's hook supports only NVIDIA's driver: leave it out, and add ROCm to container.binds"
+            "container.gpu: enroot's hook supports only NVIDIA's driver: leave gpu out, and add ROCm to container.binds"
         )
     mounts = ",".join(request.format_binds())
     image, workdir = f"--container-image={request.image}", f"--container-workdir={request.root}"
@@ -211,7 +214,7 @@ def _shifter(request: ContainerRequest) -> Contained:
 def _charliecloud(request: ContainerRequest) -> Contained:
     """Build the arguments of Charliecloud. All ranks on a node share one container, so that they can share memory."""
     if request.container.gpu not in ("auto", "none"):
-        raise ValueError("container.gpu: Charliecloud's images get the driver by `ch-fromhost`: leave it out")
+        raise ValueError("container.gpu: Charliecloud adds the driver to the image by `ch-fromhost`: leave gpu out")
     if fixed := [bind for bind, (_, _, ro) in zip(request.format_binds(), request.binds, strict=True) if ro]:
         others = [bind for bind in fixed if bind.partition(":")[0] not in request.container.mpi_paths]
         if others:

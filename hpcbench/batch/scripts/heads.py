@@ -43,7 +43,10 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
     if site.scheduler.kind == "local":
         return []
     if not _PLAIN_PATH.fullmatch(root):
-        raise ValueError(f"{root!r}: schedulers need a path of only letters, digits and / . _ + = @ : , ~ -: use --out")
+        raise ValueError(
+            f"{root!r}: a scheduler accepts only letters, digits and / . _ + = @ : , ~ - in this path: choose another "
+            "path with --out"
+        )
     sentinel, write = _HEADS[site.scheduler.kind]
     options = write(job, site, name, array)
     options += [(_CWD[sentinel], root), (_LOG[sentinel], f"{root}/{log}")]
@@ -106,7 +109,9 @@ def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
     if job.walltime is not None:
         options += [("--time", job.walltime.slurm()), ("--signal", f"B:USR1@{job.stop_ahead.seconds}")]
         if job.stop_ahead.seconds > 65535:
-            raise ValueError(f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal allows, 18h12m15s")
+            raise ValueError(
+                f"stop_ahead: {job.stop_ahead} is longer than Slurm's --signal allows (18h12m15s): shorten it"
+            )
     options += _charged(job, site, "--partition", "--account")
     if job.notify is not None:
         options += [("--mail-user", job.notify), ("--mail-type", "END,FAIL")]
@@ -163,7 +168,7 @@ def _gpus(job: Job, site: Site) -> Options:
     if how == "gpus-per-task":
         if shape.gpus_per_rank.denominator != 1:
             raise ValueError(
-                f"scheduler.gpu_request: gpus-per-task gives whole GPUs, not {shape.gpus_per_rank} per rank"
+                f"scheduler.gpu_request: gpus-per-task requests whole GPUs, but a rank has {shape.gpus_per_rank}"
             )
         return [("--gpus-per-task", shape.gpus_per_rank)]
     shared = site.visibility != "one"

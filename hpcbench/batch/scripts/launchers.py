@@ -71,7 +71,7 @@ def solve(
             nearest, _ = attempt(ranks, gpus, cores)
         except ValueError:
             continue
-        raise ValueError(f"{reason}; the nearest that fits: {nearest}") from None
+        raise ValueError(f"{reason}; the nearest shape that fits is {nearest}") from None
     raise reason
 
 
@@ -207,9 +207,9 @@ def _one_or_all(shape: Shape, site: Site) -> None:
     """Refuse shapes with fractional GPUs for launchers that assign only whole GPUs."""
     kind = site.launcher.kind
     if site.visibility == "socket":
-        raise ValueError(f"{kind} shows a rank its own GPUs or all: set launcher.visibility to one or all")
+        raise ValueError(f"{kind} shows a rank only its own GPUs or all GPUs: set launcher.visibility to one or all")
     if site.visibility == "one" and shape.gpus_per_rank.denominator > 1:
-        raise ValueError(f"{kind} gives a rank whole GPUs: set launcher.visibility to all, or use fewer ranks")
+        raise ValueError(f"{kind} gives a rank only whole GPUs: set launcher.visibility to all, or use fewer ranks")
 
 
 @register_launcher("ibrun", "ibrun")
@@ -237,9 +237,9 @@ def _spectrum_takes_gpus(site: Site) -> bool:
 def lrun(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of LLNL's jsrun wrapper. The wrapper's options cannot contain blanks."""
     if shape.gpus_per_rank > 1:
-        raise ValueError("lrun gives a rank one GPU: use jsrun, or one rank per GPU")
+        raise ValueError("lrun gives a rank at most one GPU: use jsrun, or one rank per GPU")
     if shape.gpus_per_rank and site.visibility == "socket":
-        raise ValueError("lrun shows a rank one GPU or all: set launcher.visibility to one or all")
+        raise ValueError("lrun shows a rank only one GPU or all GPUs: set launcher.visibility to one or all")
     argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]
     if shape.gpus_per_rank and site.visibility == "all":
         argv.append("--gpubind=off")

@@ -74,7 +74,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
                 if text:
                     raise UserError(
                         f"{shown_path(path)}:{line}: {show(text.splitlines()[0])} is outside of all blocks, so Jinja "
-                        "drops it: put it into a block of the extended template"
+                        "ignores it: put it into a block of the extended template"
                     )
 
 
@@ -119,4 +119,4 @@ def _references(tree: "Template") -> set[str]:
 
 def _suggest(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 1)
-    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(sorted(names))}"
+    return f" (did you mean {near[0]!r}?)" if near else f": use one of {', '.join(sorted(names))}"

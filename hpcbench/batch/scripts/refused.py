@@ -10,14 +10,14 @@ _SPARED: dict[str, dict[str, str]] = {
         "-wa": "",
         "-wt": "",
         "-cwd": "",
-        "-rn": "LSF may run a job again by itself after a host has failed, where its queue says so",
-        "-r": "LSF does not run a job again by itself after a host has failed",
+        "-rn": "LSF may run a job again after a host failure if its queue is RERUNNABLE",
+        "-r": "LSF does not run a job again after a host failure",
     },
     "slurm": {
         "--signal": "",
         "--chdir": "",
-        "--no-requeue": "Slurm may run a job again by itself after a node has failed",
-        "--requeue": "a job may not be allowed to be requeued",
+        "--no-requeue": "Slurm may run a job again after a node failure",
+        "--requeue": "Slurm may refuse to requeue a job",
         "--open-mode": "the log of a requeued job may be overwritten",
     },
     "flux": {"--cwd": ""},
@@ -54,7 +54,9 @@ def check_needed(site: Site, options: set[str]) -> None:
     """
     needed = [option for option in site.scheduler.refuses if option in options]
     if needed:
-        raise ValueError(f"{needed[0]} is among scheduler.refuses, but every job needs it: remove it")
+        raise ValueError(
+            f"{needed[0]} is in scheduler.refuses, but every job needs this option: remove it from the list"
+        )
 
 
 def lost(job: Job, site: Site) -> list[str]:

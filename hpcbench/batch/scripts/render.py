@@ -66,11 +66,12 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
         if not _ID.fullmatch(name):
             raise ValueError(f"{show(name)} cannot be the name of a directory: use only letters, digits and . _ -")
     if job.walltime is not None and job.stop_ahead >= job.walltime:
-        raise ValueError(f"stop_ahead: {job.stop_ahead} leaves no time within the walltime, {job.walltime}: shorten it")
+        raise ValueError(f"stop_ahead: {job.stop_ahead} is not shorter than the walltime, {job.walltime}: shorten it")
     for variable in site.environment:
         if _OF_BASH.fullmatch(variable) or variable in OF_SCRIPT:
             raise ValueError(
-                f"environment: {variable} is a variable of the job script itself: set it in a wrapper of python"
+                f"environment: {variable} is a variable of the job script itself: set it in a wrapper script around "
+                "python"
             )
     inside: list[str] = []
     if job.container is not None:
@@ -161,7 +162,7 @@ def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
     brief = Duration(300)
     small = replace(job, shape=replace(job.shape, nodes=nodes), walltime=brief, stop_ahead=Duration(60), requeue=0)
     lines = head(small, site, name=f"{study}-after", root=root, log="after/relay.log")
-    return "\n".join(["#!/bin/bash", *lines, "exit 0 # the jobs that it waited for are over", ""])
+    return "\n".join(["#!/bin/bash", *lines, "exit 0 # the jobs that this job waited for are over", ""])
 
 
 def _get_resources(job: Job) -> tuple[object, ...]:
@@ -176,7 +177,9 @@ def _set_variables(job: Job, run: str, site: Site) -> tuple[list[str], list[str]
     """
     variables = job.environments.get(run, {})
     if variables and "=" in job.launch[0]:
-        raise ValueError(f"{job.launch[0]}: `env` would read it as a variable: link it under a name without =")
+        raise ValueError(
+            f"{job.launch[0]}: `env` would read this name as a variable: link the program under a name without ="
+        )
     before = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
     return before, export_words(variables, site)
 
@@ -213,8 +216,8 @@ def _script(template: str, templates: Path | None, directives: list[str], **valu
     lacking = [line for line in directives if line not in text.splitlines()]
     if lacking:
         raise ValueError(
-            f"{template}: lacks the line {lacking[0]!r}: write all `directives`; name options that the site refuses "
-            "in scheduler.refuses"
+            f"{template}: the line {lacking[0]!r} is missing: write out every entry of `directives`; if the site "
+            "refuses an option, add the option to scheduler.refuses"
         )
     if smuggles(text, directives):
         raise ValueError(f"{template}: the scheduler would read a value as a directive: change the value")

@@ -116,18 +116,18 @@ def check(shape: Shape, site: Site) -> None:
     fit = _count_sets(node, sets.gpus, max(1, each) * sets.ranks)
     if _keeps_to_sockets(per_node, site) and fit < sets.per_node:
         raise ValueError(
-            f"{what}: {fit * sets.ranks} fit a node of {site.site} if none is split across its {node.sockets} "
-            f"sockets with {node.socket_cores} cores each"
+            f"{what}: only {_count(fit * sets.ranks, 'rank')} can be placed on a node of {site.site} without splitting "
+            f"a rank across sockets ({node.sockets} sockets with {_count(node.socket_cores, 'core')} each)"
         )
     if each < 1:
-        raise ValueError(f"{each} cores per rank: give at least one")
+        raise ValueError(f"{each} cores per rank: a rank needs at least one core")
     if shape.threads > each * node.threads_per_core:
-        raise ValueError(f"{shape.threads} threads per rank: each has {_count(each, 'core')} on {site.site}")
+        raise ValueError(f"{shape.threads} threads per rank, but a rank has {_count(each, 'core')} on {site.site}")
     asked = sets.per_node * sets.gpus
     if shape.gpus_per_rank and node.cores_per_gpu and per_node * each != asked * node.cores_per_gpu:
         raise ValueError(
-            f"{what} with {_count(asked, 'GPU')}: {site.site} takes {node.cores_per_gpu} cores with each GPU, "
-            f"{asked * node.cores_per_gpu} in all"
+            f"{what} with {_count(asked, 'GPU')}: {site.site} requires {_count(node.cores_per_gpu, 'core')} with each "
+            f"GPU, {asked * node.cores_per_gpu} in all"
         )
 
 
@@ -135,22 +135,26 @@ def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None
     """Check the totals per node, independently of resource sets."""
     node, total = site.node, per_node * each
     if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
-        raise ValueError(f"{each} GPUs per rank: give a whole number, or a part 1/n of a GPU")
+        raise ValueError(f"{each} GPUs per rank: give a whole number, or a fraction 1/n")
     if total > node.gpus:
-        raise ValueError(f"{_count(per_node, 'rank')} x {_gpus(each)} = {total}: a node of {site.site} has {node.gpus}")
+        raise ValueError(
+            f"{_count(per_node, 'rank')} x {_gpus(each)} = {total}, but a node of {site.site} has "
+            f"{_count(node.gpus, 'GPU')}"
+        )
     if not site.oversubscribe and per_node * max(1, cores) > node.usable_cores:
-        raise ValueError(f"{_ranks(per_node, cores)}: a node of {site.site} has {node.usable_cores} usable cores")
+        raise ValueError(f"{_ranks(per_node, cores)}, but a node of {site.site} has {node.usable_cores} usable cores")
     if 0 < each < 1 and node.gpu_exclusive and not _shared_by_request(site):
         raise ValueError(
-            f"{_count(per_node, 'rank')} share GPUs, which on {site.site} accept one process each: use at most "
-            f"{node.gpus}, or add gpumps to -alloc_flags in the site's scheduler.directives"
+            f"{_count(per_node, 'rank')} share GPUs, but each GPU of {site.site} accepts only one process: use at most "
+            f"{_count(node.gpus, 'rank')}, or add gpumps to -alloc_flags in the site's scheduler.directives"
         )
     fit = _count_sets(node, int(each) or 1, 0)
     if each and _keeps_to_sockets(per_node, site) and per_node * max(each, Fraction(1)) <= node.gpus and fit < per_node:
+        most, remedy = (f"only {_count(fit, 'rank')}", f"use {fit}, or set") if fit else ("no rank", "set")
         raise ValueError(
-            f"{_count(per_node, 'rank')} x {_gpus(each)}: {fit} fit a node of {site.site}, whose sockets have "
-            f"{' and '.join(map(str, node.gpus_by_socket))} GPUs, if none is split across sockets: use {fit}, or set "
-            "launcher.visibility to all"
+            f"{_count(per_node, 'rank')} x {_gpus(each)}: {most} can be placed on a node of {site.site} without "
+            f"splitting a rank across sockets (sockets with {' and '.join(map(str, node.gpus_by_socket))} GPUs): "
+            f"{remedy} launcher.visibility to all"
         )
 
 
@@ -172,21 +176,22 @@ def _cut(per_node: int, gpus: Fraction, site: Site) -> Sets:
     if site.visibility == "socket":
         if len(set(node.gpus_by_socket)) > 1:
             raise ValueError(
-                f"the sockets of {site.site} have {' and '.join(map(str, node.gpus_by_socket))} GPUs: equal parts "
-                "cannot show each rank the GPUs of its socket: set launcher.visibility to one or all"
+                f"the sockets of {site.site} have {' and '.join(map(str, node.gpus_by_socket))} GPUs, so equal numbers "
+                "of ranks cannot share the GPUs of their socket: set launcher.visibility to one or all"
             )
         sets, ranks = node.sockets, per_node // node.sockets
         if per_node % sets:
             raise ValueError(f"{_count(per_node, 'rank')} per node cannot be divided equally among {sets} sockets")
         if ranks * gpus > node.gpus_by_socket[0]:
             raise ValueError(
-                f"{ranks} ranks x {_gpus(gpus)} on a socket: each of {site.site} has {node.gpus_by_socket[0]}"
+                f"{_count(ranks, 'rank')} x {_gpus(gpus)} on a socket, but a socket of {site.site} has "
+                f"{_count(node.gpus_by_socket[0], 'GPU')}"
             )
         return Sets(sets, ranks, node.gpus_by_socket[0] if gpus else 0, node.socket_cores)
     ranks = gpus.denominator if gpus else 1
     sets, remainder = divmod(per_node, ranks)
     if remainder:
-        raise ValueError(f"{_count(per_node, 'rank')} per node cannot share GPUs {ranks} at a time")
+        raise ValueError(f"{_count(per_node, 'rank')} per node cannot share GPUs in groups of {ranks}")
     set_gpus = max(1, int(gpus)) if gpus else 0
     least = -(-sets // node.sockets)  # number of sets on the fullest socket
     shares = (node.socket_cores // parts for parts in range(least, min(sets, node.socket_cores) + 1))

@@ -67,7 +67,9 @@ def _find_optional(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
     """Yield faults in fields that only some jobs need."""
     scheduler = data.get("scheduler")
     if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
-        yield Fault(("scheduler",), "account_option is missing: LLNL's LSF has -G, OLCF's and most others have -P")
+        yield Fault(
+            ("scheduler",), "account_option is missing: set it to -G at LLNL, and to -P at OLCF and most other sites"
+        )
 
 
 def _leave_out(data: dict[str, Any], paths: Iterable[FieldPath]) -> bool:

@@ -50,7 +50,7 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
     if site.scheduler.kind == "local":
         return Limits(walltime, None, run_limit, stop_ahead)
     if walltime is None:
-        raise _wrong(run, "walltime", f"is missing: {site.site} needs one, such as 2h")
+        raise _wrong(run, "walltime", f"is required on {site.site}: add it, for example 2h")
     queue = _queue(run, site)
     if queue in site.queues:
         _check(run, walltime, str(queue), site)
@@ -79,10 +79,10 @@ def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> No
     bounds.append((site.site, site.scheduler.max_submitted, None, len(queues)))
     for what, most, source, number in bounds:
         if most is not None and number > most:
-            shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`"
+            shared = "" if loaded.study.pairing == "allocation" else ", use `pairing: allocation`,"
             raise UserError(
-                f"{loaded.document.where(('repeats',))}: {number} jobs: {what} accepts {most} per user{_cite(source)}: "
-                f"submit them in parts with --only, lower repeats{shared}"
+                f"{loaded.document.where(('repeats',))}: {number} jobs, but {what} accepts at most {most} per "
+                f"user{_cite(source)}: submit them in parts with --only{shared} or lower repeats"
             )
 
 
@@ -103,7 +103,7 @@ def _queue(run: ExpandedRun, site: Site) -> str | None:
     queue = run.study.queue or (names[0] if names else None)
     if queue is not None and names and queue not in names:
         near = suggest(queue, names)
-        raise _wrong(run, "queue", f"{site.site} has no {show(queue)}{near}: use one of {', '.join(names)}")
+        raise _wrong(run, "queue", f"{site.site} has no queue {show(queue)}{near}: use one of {', '.join(names)}")
     return queue
 
 
@@ -115,10 +115,10 @@ def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
     if nodes < least or (most is not None and nodes > most):
         bound = f"at least {least}" if nodes < least else f"at most {most}"
         remedy = _either(f"use {bound}", *others)
-        raise _wrong(run, "nodes", f"{nodes}: {who} takes {bound}{_cite(queue.source)}: {remedy}")
+        raise _wrong(run, "nodes", f"{nodes}: {who} allows {bound}{_cite(queue.source)}: {remedy}")
     if limit is None or walltime <= limit:
         return
-    up_to = next((f" to jobs of up to {b.max_nodes} nodes" for b in queue.bins if nodes <= b.max_nodes), "")
+    up_to = next((f" for jobs of up to {b.max_nodes} nodes" for b in queue.bins if nodes <= b.max_nodes), "")
     enough = (b for b in _wider(queue, nodes) if walltime <= b[1])
     more = [f"use {least} nodes or more for up to {allowed}" for least, allowed in enough][:1]
     remedy = _either(f"shorten it to {limit}", *more, *others)

@@ -49,7 +49,7 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     if "/" in name or name.endswith((".yaml", ".yml")):
         path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises for unknown users)
         if not exists(path):
-            raise UserError(f"{where}: {shown_path(path)}: no such file (relative paths start where hpcbench is run)")
+            raise UserError(f"{where}: {shown_path(path)}: no such file (paths are relative to the working directory)")
     elif name in site_names():
         path = data_dir("sites") / f"{name}.yaml"
     else:
@@ -72,7 +72,8 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
             raise UserError(f"{document.where(('templates',))}: templates: {error}") from None
     if site.site != path.stem and name in site_names():
         raise UserError(
-            f"{document.where(('site',))}: site: {site.site!r} is not the file's name {shown_path(path.stem)}"
+            f"{document.where(('site',))}: site: {site.site!r} differs from the file name, {shown_path(path.stem)}: "
+            "use the same name"
         )
     site_faults = faults(site)
     if site_faults:
@@ -90,5 +91,7 @@ def template_directory(templates: str, path: Path) -> Path:
     """
     directory = (path.parent / templates).resolve()
     if not (exists(directory) and directory.is_dir()):
-        raise ValueError(f"{shown_path(directory)} is not a directory (relative paths start at the site file)")
+        raise ValueError(
+            f"{shown_path(directory)} is not a directory (paths are relative to the directory of the site file)"
+        )
     return directory

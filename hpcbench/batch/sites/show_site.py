@@ -32,7 +32,7 @@ def show_sites() -> None:
 def check_sites(given: Sequence[str]) -> int:
     """Print all faults of site files or named sites. Return the exit status, 2 if there is a fault."""
     if not given:
-        raise UserError("sites check: no file: name the site files to check")
+        raise UserError("sites check: no file given: name the site files to check")
     status = 0
     for name in given:
         path = data_dir("sites") / f"{name}.yaml" if name in site_names() else Path(name)
@@ -47,7 +47,7 @@ def _note_interpreter(path: Path) -> str:
     python = load_site(str(path.absolute()))[0].python
     if "/" not in python or Path(python).expanduser().exists():
         return ""
-    return f", but there is no {shown_path(Path(python))} here: python: must be a path on the compute nodes"
+    return f", but {shown_path(Path(python))} does not exist here: `python` must be a path on the compute nodes"
 
 
 def show_site(name: str) -> None:
@@ -79,7 +79,7 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     for name, queue in site.queues.items():
         yield "queues", f"{name}: {'; '.join(_queue(queue))}"
     if site.walltime:
-        yield "walltime", f"{site.walltime} if a study has none"
+        yield "walltime", f"{site.walltime} if a study sets none"
     yield "node", ", ".join(_node(site))
     if site.network:
         speed = [f"{site.network.bandwidth_gbit:g} Gbit/s per node"] if site.network.bandwidth_gbit else []
@@ -94,7 +94,7 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
         changes = f", with {scheme.process_changes}" if scheme.process_changes else ""
-        preset = ", in place of the preset" if is_scheme(name) else ""
+        preset = ", instead of the preset" if is_scheme(name) else ""
         yield "schemes", f"{name}: {scheme.algorithm}{changes}{preset}"
     if site.modules:
         yield "modules", ", ".join(site.modules)

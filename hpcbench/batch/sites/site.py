@@ -77,7 +77,9 @@ class Scheduler(Section):
     def _one_line(cls, directives: dict[str, str | int | None]) -> dict[str, str | int | None]:
         for option, value in directives.items():
             if isinstance(value, str) and (not value or not value.isprintable()):
-                raise ValueError(f"{option}: the value must be one line and not empty: use null for none")
+                raise ValueError(
+                    f"{option}: the value must be one line and not empty: use null for an option without a value"
+                )
         return directives
 
 
@@ -228,8 +230,8 @@ class Site(Section):
         name = max(maxima, key=lambda name: maxima[name])
         source = f" ({self.queues[name].source})" if self.queues[name].source else ""
         if len(maxima) == 1:
-            return maxima[name], f"queue {name} of {self.site} takes at most {maxima[name]}{source}"
-        return maxima[name], f"the largest queue of {self.site}, {name}, takes at most {maxima[name]}{source}"
+            return maxima[name], f"queue {name} of {self.site} allows at most {maxima[name]}{source}"
+        return maxima[name], f"the largest queue of {self.site}, {name}, allows at most {maxima[name]}{source}"
 
 
 def json_schema() -> dict[str, Any]:

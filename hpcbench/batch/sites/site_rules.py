@@ -104,15 +104,17 @@ def _launcher_can_show_so_many_gpus(site: Site) -> Iterator[Fault]:
     if site.device == "cpu" or visibility is None:
         return
     if kind in SHOWS_ALL and visibility != "all":
-        yield Fault(("launcher", "visibility"), f"{kind} shows each rank all GPUs of its node: write all")
+        yield Fault(("launcher", "visibility"), f"{kind} always shows a rank all GPUs of its node: write all")
     elif kind in ("srun", "lrun", "flux") and visibility == "socket":
-        yield Fault(("launcher", "visibility"), f"{kind} shows a rank its own GPUs or all: write one or all")
+        yield Fault(("launcher", "visibility"), f"{kind} shows a rank only its own GPUs or all GPUs: write one or all")
 
 
 @rule("launcher.kind")
 def _mpi_is_for_job_step_managers(site: Site) -> Iterator[Fault]:
     if site.launcher.mpi is not None and site.launcher.kind not in ("jsrun", "lrun"):
-        yield Fault(("launcher", "mpi"), "is for jsrun and lrun, which start ranks of several libraries: remove it")
+        yield Fault(
+            ("launcher", "mpi"), "applies only to jsrun and lrun, which support several MPI libraries: remove it"
+        )
 
 
 @rule("launcher.kind", "device", "container")
@@ -129,13 +131,15 @@ def _containers_can_be_run(site: Site) -> Iterator[Fault]:
 @rule("device", "node.gpus")
 def _device_is_there(site: Site) -> Iterator[Fault]:
     if site.device == "cuda" and not site.node.gpus:
-        yield Fault(("device",), "cuda needs node.gpus, the GPUs of a node: add them, or write cpu")
+        yield Fault(("device",), "cuda needs node.gpus, the number of GPUs of a node: add it, or write cpu")
 
 
 @rule("device", "transport")
 def _nccl_has_gpus(site: Site) -> Iterator[Fault]:
     if site.transport == "nccl" and site.device != "cuda":
-        yield Fault(("transport",), "nccl carries arrays of GPUs, but device is not cuda: write mpi, or change device")
+        yield Fault(
+            ("transport",), "nccl sends only arrays on GPUs, but device is not cuda: write mpi, or change device"
+        )
 
 
 @rule("scheduler.kind", "python", "node.cores", "launcher.kind")
@@ -143,11 +147,19 @@ def _auto_means_here(site: Site) -> Iterator[Fault]:
     if site.scheduler.kind == "local":
         return
     if site.python == "auto":
-        yield Fault(("python",), "auto means this machine: give the interpreter of the compute nodes")
+        yield Fault(
+            ("python",), "auto refers to the machine that runs hpcbench: give the interpreter of the compute nodes"
+        )
     if site.launcher.kind == "auto":
-        yield Fault(("launcher", "kind"), "auto means this machine: give the launcher of the compute nodes")
+        yield Fault(
+            ("launcher", "kind"),
+            "auto refers to the machine that runs hpcbench: give the launcher of the compute nodes",
+        )
     if site.node.cores == "auto":
-        yield Fault(("node", "cores"), "auto means this machine: give the cores of a compute node that jobs may use")
+        yield Fault(
+            ("node", "cores"),
+            "auto refers to the machine that runs hpcbench: give the cores of a compute node that jobs may use",
+        )
 
 
 @rule("node.gpus", "node.sockets", "node.socket_gpus")
@@ -159,12 +171,13 @@ def _gpus_lie_on_sockets(site: Site) -> Iterator[Fault]:
             example = [each] * (node.sockets - 1) + [each + remainder]
             yield Fault(
                 ("node", "gpus"),
-                f"{node.gpus} are not equal shares of {node.sockets} sockets: add socket_gpus, such as {example}",
+                f"{node.gpus} GPUs cannot be divided equally among {node.sockets} sockets: add socket_gpus, such as "
+                f"{example}",
             )
     elif len(node.socket_gpus) != node.sockets or sum(node.socket_gpus) != node.gpus:
         yield Fault(
             ("node", "socket_gpus"),
-            f"{node.socket_gpus} is not one number for each of {node.sockets} sockets with {node.gpus} GPUs in all",
+            f"{node.socket_gpus} must list one number for each of {node.sockets} sockets, {node.gpus} GPUs in all",
         )
 
 
@@ -172,7 +185,7 @@ def _gpus_lie_on_sockets(site: Site) -> Iterator[Fault]:
 def _sockets_have_cores(site: Site) -> Iterator[Fault]:
     node = site.node
     if node.cores != "auto" and node.cores < node.sockets:
-        yield Fault(("node", "cores"), f"{node.cores} are fewer than node.sockets, {node.sockets}: correct one of them")
+        yield Fault(("node", "cores"), f"{node.cores} is less than node.sockets, {node.sockets}: change one of the two")
 
 
 def _usual_ranks_fit(site: Site) -> Iterator[Fault]:
@@ -191,24 +204,29 @@ def _limits_agree(site: Site) -> Iterator[Fault]:
     for name, queue in site.queues.items():
         path: FieldPath = ("queues", name)
         if queue.min_nodes and queue.max_nodes and queue.min_nodes > queue.max_nodes:
-            yield Fault((*path, "min_nodes"), f"{queue.min_nodes} is above max_nodes, {queue.max_nodes}: correct one")
+            yield Fault(
+                (*path, "min_nodes"), f"{queue.min_nodes} is above max_nodes, {queue.max_nodes}: change one of them"
+            )
         before = 0
         for number, bin_ in enumerate(queue.bins):
             if bin_.max_nodes <= before:
                 yield Fault(
                     (*path, "bins", number, "max_nodes"),
-                    f"{bin_.max_nodes} is not above {before}, the bin before: write the smallest first",
+                    f"{bin_.max_nodes} is not above {before}, from the previous bin: list the smallest bin first",
                 )
             before = max(before, bin_.max_nodes)
         if queue.bins and queue.max_nodes and queue.max_nodes > before:
-            yield Fault((*path, "max_nodes"), f"{queue.max_nodes} is above the last bin, {before}: correct one")
+            yield Fault(
+                (*path, "max_nodes"),
+                f"{queue.max_nodes} is above max_nodes of the last bin, {before}: change one of them",
+            )
         if queue.max_walltime:
             longest = Duration.parse(queue.max_walltime)
             for number, bin_ in enumerate(queue.bins):
                 if Duration.parse(bin_.max_walltime) > longest:
                     yield Fault(
                         (*path, "bins", number, "max_walltime"),
-                        f"{bin_.max_walltime} is above the queue's max_walltime, {longest}: correct one",
+                        f"{bin_.max_walltime} exceeds the queue's max_walltime, {longest}: change one of them",
                     )
 
 
@@ -220,7 +238,9 @@ def _usual_walltime_is_allowed(site: Site) -> Iterator[Fault]:
     limits = [text for text in (queue.max_walltime, *(b.max_walltime for b in queue.bins)) if text]
     if limits and Duration.parse(site.walltime) > max(map(Duration.parse, limits)):
         longest = max(map(Duration.parse, limits))
-        yield Fault(("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows: at most {longest}")
+        yield Fault(
+            ("walltime",), f"{site.walltime} is longer than the first queue, {name}, allows ({longest}): shorten it"
+        )
 
 
 @rule("scheduler.kind", "scheduler.gpu_request")
@@ -238,7 +258,7 @@ def _options_are_for_the_scheduler(site: Site) -> Iterator[Fault]:
     if scheduler.gpu_request not in allowed:
         yield Fault(
             ("scheduler", "gpu_request"),
-            f"{scheduler.gpu_request} is not for {scheduler.kind}: use {' or '.join(allowed)}",
+            f"{scheduler.gpu_request} is not supported with {scheduler.kind}: use {' or '.join(allowed)}",
         )
 
 
@@ -254,12 +274,10 @@ def _directives_do_not_clash(site: Site) -> Iterator[Fault]:
 def _nothing_refused_is_used(site: Site) -> Iterator[Fault]:
     refused = site.scheduler.refuses
     if f"--{site.scheduler.gpu_request}" in refused:
-        yield Fault(
-            ("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is among scheduler.refuses: use none"
-        )
+        yield Fault(("scheduler", "gpu_request"), f"--{site.scheduler.gpu_request} is in scheduler.refuses: use none")
     for number, word in enumerate(site.launcher.args):
         if word.partition("=")[0] in refused:
-            yield Fault(("launcher", "args", number), f"{show(word)} is among scheduler.refuses: remove it")
+            yield Fault(("launcher", "args", number), f"{show(word)} is in scheduler.refuses: remove it")
 
 
 @rule()
@@ -267,7 +285,7 @@ def _lines_are_no_directives(site: Site) -> Iterator[Fault]:
     for name in ("setup", "teardown"):
         for number, line in enumerate(getattr(site, name)):
             if re.match(r"\s*#(BSUB|SBATCH|flux:)", line):
-                yield Fault((name, number), "a scheduler's directive belongs in scheduler.directives")
+                yield Fault((name, number), "is a directive of the scheduler: move it to scheduler.directives")
 
 
 @rule()

@@ -159,4 +159,4 @@ def _read(path: Path) -> SubmittedJob | None:
             wrong = "begun or time: inconsistent"
         else:
             return submitted
-    raise UserError(f"{shown_path(path)}: damaged: {wrong}: remove it, then check the queue") from None
+    raise UserError(f"{shown_path(path)}: damaged: {wrong}: remove the file, then check the queue") from None

@@ -69,8 +69,8 @@ def _acquire(path: Path, deadline: float) -> str:
         elif time.monotonic() > deadline:
             who = f"process {holder.get('pid')} on {holder.get('host')}" if holder else "an unknown process"
             raise UserError(
-                f"{shown_path(path)}: held by {who}: wait for that command to end, or remove the file "
-                "if that command no longer runs"
+                f"{shown_path(path)}: is held by {who}: wait for that command to end, or remove the file if that "
+                "command no longer runs"
             )
         else:
             time.sleep(0.1)

@@ -49,7 +49,7 @@ def parse_object(text: str, line: int) -> dict[str, Any] | DamagedLine:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        return DamagedLine(line, "an event was cut")
+        return DamagedLine(line, "an event is truncated")
     if not isinstance(data, dict) or get_text(data, "event") is None:
         return DamagedLine(line, "an event has no name")
     return data

@@ -91,7 +91,7 @@ def test_hostile_folders(
 @pytest.mark.parametrize(("out", "status"), [("", 0), ("Job <7> looks fine\n", 0), ("Communication time out\n", 255)])
 def test_unclear_answers(programs: Programs, tmp_path: Path, out: str, status: int) -> None:
     programs.answer("bsub", out, status=status)
-    with pytest.raises(UnclearError, match="it may have accepted the job"):
+    with pytest.raises(UnclearError, match="the scheduler may have accepted the job"):
         lsf(tmp_path).submit(batch_job(tmp_path))
     assert len(programs.calls("bsub")) == 1
 
@@ -133,7 +133,7 @@ def test_a_refused_account_is_answered_with_the_groups_of_the_user(
     programs.answer("bsub", "", err, status=255)
     user = getpass.getuser()
     programs.answer("bugroup", f"GROUP_NAME    USERS\nchem   ann {user} bob\nphys  ann\nguests  (all)\n")
-    with pytest.raises(UserError, match=r"set account: in the study .*; bugroup -w lists you in chem, guests$"):
+    with pytest.raises(UserError, match=r"set account: in the study .*; your groups are chem, guests \(bugroup -w\)$"):
         lsf(tmp_path).submit(batch_job(tmp_path))
 
 

@@ -60,7 +60,7 @@ def test_each_state(theirs: str, ours: State, alive: bool) -> None:
     [
         ("PENDING", "BadConstraints", "check node: and scheduler: of the site file"),
         ("REQUEUE_HOLD", "launch failed requeued held", "run `scontrol release` to retry it"),
-        ("PENDING", "PartitionNodeLimit", "set nodes:, walltime: or queue: in the study"),
+        ("PENDING", "PartitionNodeLimit", "change nodes:, walltime: or queue: in the study"),
         ("PENDING", "JobHeldAdmin", "run `scontrol release` to start it"),
     ],
 )

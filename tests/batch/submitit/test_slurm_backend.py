@@ -166,7 +166,7 @@ def test_refusals(programs: Programs, tmp_path: Path, err: str, remedy: str) -> 
 def test_a_refused_account_is_answered_with_those_of_the_user(programs: Programs, tmp_path: Path) -> None:
     programs.answer("sbatch", "", f"{FAILED}Invalid account or account/partition combination specified\n", status=1)
     programs.answer("sacctmgr", "chem|||\nphys|||\n")
-    with pytest.raises(UserError, match=r"yours are chem, phys \(sacctmgr show assoc\)$"):
+    with pytest.raises(UserError, match=r"your accounts are chem, phys \(sacctmgr show assoc\)$"):
         slurm(tmp_path).submit(batch_job(tmp_path))
 
 
@@ -352,5 +352,5 @@ def test_a_killed_client_may_have_submitted_the_job(programs: Programs, tmp_path
     program.write_text(f"#!/bin/bash\nkill -{signal} $$\n")
     program.chmod(0o755)
     for argv in ([str(program)], ["bash", "-c", '"$1"', "x", str(program)]):
-        with pytest.raises(UnclearError, match="it may have accepted the job"):
+        with pytest.raises(UnclearError, match="the scheduler may have accepted the job"):
             submit_script(argv, {"PATH": os.environ["PATH"]}, DIALECT)

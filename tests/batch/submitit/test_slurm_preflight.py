@@ -42,7 +42,7 @@ def test_one_job_of_each_kind_is_checked_and_none_submitted(root: Path, programs
     programs.answer("sbatch", "", START)
     silent(programs)
     assert asked(root) == [
-        f"Slurm would start j{k} at 2026-11-23T17:05:00 on n[1-2] in batch at present" for k in (0, 1)
+        f"if submitted now, j{k} would start at 2026-11-23T17:05:00 on n[1-2] in batch" for k in (0, 1)
     ]
     calls = [call["argv"] for call in programs.calls("sbatch")]
     assert calls == [["--test-only", f"{root}/j{k}/job.sh"] for k in (0, 1)]
@@ -98,7 +98,7 @@ def test_jobs_beyond_what_a_user_may_have_are_refused(root: Path, programs: Prog
         UserError, match=r"4 jobs: Slurm accepts at most 6 of your jobs at a time .*, and 3 are in the queue"
     ):
         asked(root, "mine")
-    assert asked(root)[-1] == "3 of your jobs are in the queue; Slurm accepts at most 100"
+    assert asked(root)[-1] == "Slurm accepts at most 100 of your jobs at a time (3 in the queue now)"
 
 
 REFUSED = f"{FAILED}Invalid account or account/partition combination specified\n"
@@ -107,18 +107,20 @@ REFUSED = f"{FAILED}Invalid account or account/partition combination specified\n
 def test_the_message_about_a_refused_account_lists_those_of_the_user(root: Path, programs: Programs) -> None:
     programs.answer("sbatch", "", REFUSED, status=1)
     programs.answer("sacctmgr", "chem|||\nphys|gpu||5\nchem|debug||\n")
-    accounts = r"yours are chem, phys \(in partition gpu only\), chem \(in partition debug only\) \(sacctmgr show assoc"
-    with pytest.raises(UserError, match=f"set account: in the study .*; {accounts}"):
+    accounts = r"chem, phys \(in partition gpu only\), chem \(in partition debug only\) \(sacctmgr show assoc"
+    with pytest.raises(UserError, match=f"set account: in the study .*; your accounts are {accounts}"):
         asked(root)
     (call,) = programs.calls("sacctmgr")
     assert f"user={getpass.getuser()}" in call["argv"]
 
 
-@pytest.mark.parametrize(("status", "message"), [(0, "; sacctmgr show assoc lists none for you: ask"), (1, "there$")])
+@pytest.mark.parametrize(
+    ("status", "message"), [(0, "; sacctmgr show assoc lists no account for you: ask"), (1, "this job$")]
+)
 def test_accounts_that_are_not_listed(root: Path, programs: Programs, status: int, message: str) -> None:
     programs.answer("sbatch", "", REFUSED, status=1)
     programs.answer("sacctmgr", "", status=status)
-    with pytest.raises(UserError, match=rf"to one that may run {'there' if status == 0 else ''}{message}"):
+    with pytest.raises(UserError, match=rf"to an account that may run {'this job' if status == 0 else ''}{message}"):
         asked(root)
 
 

@@ -121,7 +121,7 @@ def test_a_piece_that_is_missing_joins_nothing() -> None:
     first, _, *last_pieces = hard(LINE.format(step=5, loss=10, skipped=0), 80)
     log = read_as(MEGATRON, "\n".join([first, *last_pieces, LINE.format(step=6, loss=9, skipped=0), ""]).encode())
     assert [record.step for record in log.steps.values()] == [6]
-    assert [(note.line, note.why) for note in log.notes] == [(1, "the line of step 5 was cut")]
+    assert [(note.line, note.why) for note in log.notes] == [(1, "the line of step 5 is truncated")]
 
 
 def test_a_loss_of_another_stage_is_filled_in() -> None:

@@ -70,7 +70,7 @@ def test_facts_of_a_foreign_run() -> None:
         ([ITERATION.format(9, "1.0E+00"), "[after training is done] datetime: x "], "completed", ""),
         (["[after training is done] datetime: x ", ITERATION.format(9, "1.0E+00")], "incomplete", "after step 9 of 10"),
         ([ITERATION.format(10, "NAN")], "nan", "step 10"),
-        ([ITERATION.format(7, "NAN")], "nan", "loss is nan at step 7, and the log ends there"),
+        ([ITERATION.format(7, "NAN")], "nan", "loss is nan at step 7, the last step in the log"),
         ([ITERATION.format(5, "1.0"), "[exiting program after receiving SIGTERM.] datetime: x "], "stopped", "step 5"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_last_line_that_was_cut_completes_nothing(tmp_path: Path) -> None:
     path.write_text(ITERATION.format(9, "1.0E+00") + "\n" + ITERATION.format(10, "1.0E+00")[:-3])
     run = from_log(path)
     assert (run.state, log_of(run).cut) == ("incomplete", True)
-    assert "after step 9 of 10, its last line cut" in run.verdict.reason
+    assert "after step 9 of 10, with a truncated last line" in run.verdict.reason
 
 
 def test_the_end_is_reported_with_its_line_and_step() -> None:

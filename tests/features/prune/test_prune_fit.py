@@ -66,7 +66,7 @@ def test_a_misfit_names_the_field_and_a_remedy(model, train, layout, field, mess
 
 def test_one_bit_adam_does_not_fit():
     misfit = find_optimizer_misfit(TRAIN.changed(optimizer="onebit-adam", zero=0, freeze_step=5))
-    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave it out")
+    assert str(misfit).startswith("train.prune: 1-bit Adam averages momenta of all weights: leave prune out")
 
 
 @pytest.mark.parametrize(
