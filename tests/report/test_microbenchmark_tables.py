@@ -65,7 +65,7 @@ def test_runs_and_tables_in_one_report(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_what_needs_runs_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no runs: use table"):
+    with pytest.raises(UserError, match="contains no runs: use table"):
         report([FIXTURES / "osu-bw-5.6.txt"], "csv")
     (tmp_path / "letter.txt").write_text("Dear all,\nlatency was low.\n")
     with pytest.raises(UserError, match="nor a table of the OSU micro-benchmarks or nccl-tests"):

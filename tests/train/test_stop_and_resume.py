@@ -232,7 +232,7 @@ def test_the_report_reads_a_resumed_run_and_notes_it(runs, tmp_path):
     measures = measure(result)
     assert result.state == "completed"
     assert measures.steps == 5
-    assert measures.notes == ("r1-baseline: was resumed at step 1 (attempt 2): steps 4 to 8 count for its speed",)
+    assert measures.notes == ("r1-baseline: was resumed at step 1 (attempt 2): its speed uses steps 4 to 8",)
     gap = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("step 5/8"))
     path.write_text(gap)
     assert run_log.read(path).missing_steps() == [5]
