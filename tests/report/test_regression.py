@@ -258,4 +258,4 @@ def test_where_nothing_is_shown_no_scheme_is_said_to_be_as_good(
 ) -> None:
     now = [Planted("baseline", 1, 0.3, 2.7)]
     report([write(tmp_path / "new", now)], against=write(tmp_path / "old", now))
-    assert "No change is significant, in either direction: too few" in capsys.readouterr().out
+    assert "No change is significant in either direction: the submissions have too few" in capsys.readouterr().out

@@ -44,7 +44,7 @@ HOST_RANK = _declare_memory(
 DEVICE = _declare_memory(
     "device_bytes",
     "GPU",
-    "Peak of the memory that the rank that needed the most allocated on its GPU",
+    "Peak of the memory allocated on a GPU, for the rank that allocated the most",
     lambda run: run.memory.device,
     0,
 )
@@ -56,7 +56,7 @@ RESERVED = _declare_memory(
     1,
 )
 _LASTING = {
-    "parameters": "Weights that passes compute with",
+    "parameters": "Weights that the passes use",
     "stashes": "Older versions of the weights",
     "gradients": "Gradients: complete ones, and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
@@ -66,7 +66,7 @@ _LASTING = {
 
 def _declare_lasting(key: str) -> Quantity:
     where, what, _ = key.split("_")
-    meaning = f"{_LASTING[what]}; kept from step to step with the {where} of the rank that holds the most"
+    meaning = f"{_LASTING[what]}; memory of the {where} that is in use between steps, for the rank that stores the most"
     return _declare_memory(
         key, what if where == "device" else f"{what}, host", meaning, lambda run: run.memory.states.get(key), 4
     )
@@ -155,7 +155,7 @@ IDLE_BY_SCHEDULE = replace(
     IDLE,
     key="idle_by_schedule",
     head="by schedule",
-    meaning="Part of the passes in which a stage would have nothing to compute if only the schedule mattered",
+    meaning="Part of the passes in which a stage would have nothing to compute if the schedule were the only cause",
     run=lambda run: run.phases.idle_by_schedule if run.phases else None,
 )
 WAITING = tuple(map(_declare_exposed, DIMENSIONS))

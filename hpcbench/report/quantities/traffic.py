@@ -51,7 +51,7 @@ HIDDEN = replace(
 )
 ENCODE = replace(_declare_time("encode", "Time in the codec, before sending"), label="encoding")
 DECODE = replace(_declare_time("decode", "Time in the codec, after receiving"), label="decoding")
-TRANSFER = replace(_declare_time("transfer", "The rest of the time from the start to the end of the calls"), table="")
+TRANSFER = replace(_declare_time("transfer", "Remaining time from the start to the end of the calls"), table="")
 COMPUTE = replace(
     _declare_time("compute", "The step without the time in which the rank waited for messages"),
     label="computation",
@@ -63,7 +63,7 @@ WIRE = Quantity(
     head="wire/message",
     label="wire bytes / message bytes",
     unit="1",
-    meaning="Bytes after the codec per byte before it",
+    meaning="Bytes after the codec per byte before the codec",
     scale=RATIO,
     run=lambda run: run.wire_over_message,
     better="lower",
@@ -97,7 +97,7 @@ def _declare_wire(dimension: str) -> Quantity:
         key=f"wire_over_message_{dimension.lower()}",
         head=f"wire/message {dimension}",
         label="",
-        meaning="Bytes after the codec per byte before it, of the traffic of this dimension",
+        meaning="Bytes after the codec per byte before the codec, of the traffic of this dimension",
         run=lambda run: totals.wire_over_message if (totals := _find_dimension(run, dimension)) else None,
         table="traffic",
         group=1,
@@ -153,7 +153,10 @@ TRAFFIC = (
     _declare_raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
     _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
     _declare_raw(
-        "network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not report them, and add 0"
+        "network_bytes",
+        "B",
+        "Wire bytes that left a node",
+        "; the collectives of the MPI library do not report them, and count as 0",
     ),
     *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
     ERROR,

@@ -245,7 +245,7 @@ def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, mo
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
-            Column("speedup", "speed-up", help="Samples/s over those at the scheme's smallest size."),
+            Column("speedup", "speed-up", help="Samples/s divided by those at the scheme's smallest size."),
             lambda point: quantity(point.speedup, significant),
         ),
         (

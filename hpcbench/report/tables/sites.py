@@ -32,7 +32,7 @@ def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table |
     ]
     for number, ((submission, _), of_site) in enumerate(zip(sections, rows, strict=True), 1):
         head = make_printable(f"{submission.plan.site} ({submission.plan.study})", 40)
-        help = f"Samples/s over the baseline's on {head}, with the 95 % interval over the pairs."
+        help = f"Samples/s divided by the baseline's on {head}, with the 95 % interval over the pairs."
         fields.append((Column(f"speed_ratio_{number}", head, help=help), partial(_show_gain, of_site)))
     if not any(cell for cell, _ in common):
         del fields[1]
