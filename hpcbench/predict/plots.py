@@ -60,7 +60,7 @@ def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machi
     return [
         *bars,
         _curves(
-            ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
+            ("predicted-gain-bandwidth", "Gain for each bandwidth of a node's network"),
             [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
             compute_gains(workloads, machines, baseline),
             "Gbit/s per node",

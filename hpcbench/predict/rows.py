@@ -43,7 +43,9 @@ def list_reductions(
     if not width or replicas == 1:
         return [(reduction, times)]
     if rows is None:
-        raise ValueError("the bytes of an embedding's gradient in rows depend on the text: pass counted `rows`")
+        raise ValueError(
+            "the bytes of an embedding gradient that is sent as rows depend on the text: pass the counted `rows`"
+        )
     exact, counts = ("EXACT", "BACKWARD", "GRAD"), 1 if rows.gathered else replicas
     return [
         (PredictedCall(exact, "all-gather", counts * replicas, COUNT_BYTES, reduction.group), times),

@@ -146,5 +146,5 @@ def test_remarks_stand_below_the_table() -> None:
         for name in ("nccl-one-of-two-stopped.txt", "nccl-timestamps.txt")
         for table in tabulate_microbenchmarks(read([FIXTURES / name]).microbenchmarks)
     ]
-    assert ["ends early" in note for note in notes] == [True, False, False]
-    assert "not read: timestamp" in notes[2]
+    assert ["the table is incomplete" in note for note in notes] == [True, False, False]
+    assert "were skipped: timestamp" in notes[2]

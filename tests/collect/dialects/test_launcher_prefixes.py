@@ -108,7 +108,9 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     log = read_as(MEGATRON, "\n".join([*rows, ""]).encode())
     assert [record.loss for record in log.steps.values()] == [10.0]
     assert log.steps[5].line == 2
-    assert [note.why for note in log.notes] == ["lines of other ranks left out: 2; rank 0's is used, else the first"]
+    assert [note.why for note in log.notes] == [
+        "lines of other ranks that were skipped: 2 (the line of rank 0 is used, or else the first line)"
+    ]
 
 
 def test_without_rank_0_the_first_rank_is_used_and_skipped_steps_count_once() -> None:
@@ -121,7 +123,7 @@ def test_a_piece_that_is_missing_joins_nothing() -> None:
     first, _, *last_pieces = hard(LINE.format(step=5, loss=10, skipped=0), 80)
     log = read_as(MEGATRON, "\n".join([first, *last_pieces, LINE.format(step=6, loss=9, skipped=0), ""]).encode())
     assert [record.step for record in log.steps.values()] == [6]
-    assert [(note.line, note.why) for note in log.notes] == [(1, "the line of step 5 was cut")]
+    assert [(note.line, note.why) for note in log.notes] == [(1, "the line of step 5 is truncated")]
 
 
 def test_a_loss_of_another_stage_is_filled_in() -> None:
