@@ -191,7 +191,7 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
     if wire.size < at_least:
-        raise ValueError(f"{name}: {wire.size} bytes on the wire, but {at_least} are needed")
+        raise ValueError(f"{name}: the wire array has {wire.size} bytes, but {at_least} are needed")
 
 
 def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:

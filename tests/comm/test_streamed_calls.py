@@ -276,7 +276,7 @@ def test_a_codec_of_variable_size_is_refused_by_name() -> None:
     ranks = Ranks(Topology.flat(2))
     x, ch = ranks.accelerators[0].fill(np.zeros(100, "f4")), channel("mpc")
     call = ranks.call(0, ch.codec, InPlace(x), x, ch)
-    with pytest.raises(ValueError, match=r"codec mpc: its messages vary in size.*train.transport mpi"):
+    with pytest.raises(ValueError, match=r"codec mpc: its messages vary in size.*set train.transport to mpi"):
         ranks.calls[0].planned(call, [], ch, how="two-shot", plain=False)
 
 

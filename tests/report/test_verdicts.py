@@ -327,7 +327,7 @@ def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
     path.write_text("".join([*lines[:6], "step  4/12 | loss 3.1\n", *lines[7:]]))
     notes = cell(root).runs[0].notes
     assert any("step 4 is not in the log" in note for note in notes)
-    assert any(f"{path}:7: the line of step 4 is truncated" in note for note in notes)
+    assert any(f"{path}:7: the line of step 4 was cut" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_the_log_lists_the_parameters_that_one_bit_adam_will_never_update(corpus
 
 def test_one_bit_adam_refuses_to_clip_without_a_norm(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
-    with pytest.raises(ValueError, match="1-bit Adam has no norm of the mean gradient"):
+    with pytest.raises(ValueError, match="1-bit Adam does not compute the norm of the mean gradient"):
         trainer.step(0)
 
 
