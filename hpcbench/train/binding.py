@@ -161,7 +161,7 @@ def check(world: list[Rank], run: Run) -> list[str]:
             sights.append((host, sight))
     warnings = []
     if loose:
-        warnings.append(f"{_some(loose)}: ranks are not bound to separate cores, so they may migrate and share cores")
+        warnings.append(f"{_some(loose)}: ranks are not bound to separate cores, so ranks may migrate and share cores")
     if sights:
         warnings.append(f"{_some([host for host, _ in sights])}: {sights[0][1]}")
     return warnings
@@ -213,14 +213,14 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape)
         if len(rank["cores"]) < shape.cores_per_rank:
             raise UserError(
                 f"{host}: rank {rank['rank']} is bound to {_count(len(rank['cores']), 'core')} "
-                f"({ranges(rank['cores'])}), {shape.cores_per_rank} were requested: check the launcher's binding "
-                "options in the site file"
+                f"({ranges(rank['cores'])}), but {shape.cores_per_rank} were requested: check the launcher's "
+                "binding options in the site file"
             )
     if together < len(ranks) * shape.cores_per_rank:
         raise UserError(
-            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were requested, but they are bound to "
-            f"{_count(together, 'core')} in all ({ranks[0]['core_ranges']} ...): check the launcher's binding options "
-            "in the site file"
+            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were requested, but the ranks are bound "
+            f"to only {_count(together, 'core')} in total ({ranks[0]['core_ranges']} ...): check the launcher's "
+            "binding options in the site file"
         )
 
 
@@ -234,10 +234,10 @@ def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
         if len(crowd) <= _sharers(shape, crowd):
             continue
         who = ", ".join(str(rank["rank"]) for rank in crowd)
-        asked = f"{shape.gpus_per_rank} GPUs per rank were requested" if shape else "the host has more"
+        asked = f"{shape.gpus_per_rank} GPUs per rank were requested" if shape else "the host has more GPUs"
         raise UserError(
-            f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), and {asked}: check the launcher's "
-            "GPU options in the site file"
+            f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), but {asked}: check the "
+            "launcher's GPU options in the site file"
         )
 
 

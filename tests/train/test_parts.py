@@ -371,7 +371,9 @@ def test_a_rank_without_a_variable_of_the_scheme_is_refused(monkeypatch):
         if state is None:
             preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets it to 'a b'"):
+        with pytest.raises(
+            UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets MPIR_CVAR_X to 'a b'"
+        ):
             preflight.check(facts, run)
 
 
@@ -407,5 +409,5 @@ def test_a_rank_without_the_library_of_the_scheme_is_refused(monkeypatch):
         if accepted:
             preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=r"rank 0 on .*: LD_PRELOAD does not contain /x\.so, the preload of scheme"):
+        with pytest.raises(UserError, match=r"rank 0 on .*: LD_PRELOAD does not contain /x\.so, which scheme"):
             preflight.check(facts, run)

@@ -208,7 +208,7 @@ def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     monkeypatch.setattr("hpcbench.train.loop.replicas_agree", lambda trainer: False)
     (state, reason, _), _ = logged(trainer)
     assert state == "failed"
-    assert "replicas hold different weights" in reason
+    assert "replicas have different weights" in reason
 
 
 def test_configuration_event_is_json_with_the_model(corpus):

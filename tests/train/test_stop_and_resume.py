@@ -190,8 +190,14 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
-        (lambda run: run["train"].update(seed=2), r"another run: train\.seed is 1 there and 2 in the run file"),
+        (
+            lambda run: run["train"].update(lr=0.5),
+            r"another run: train\.lr is 0\.01 in the checkpoint, but 0\.5 in the run file",
+        ),
+        (
+            lambda run: run["train"].update(seed=2),
+            r"another run: train\.seed is 1 in the checkpoint, but 2 in the run file",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, message):

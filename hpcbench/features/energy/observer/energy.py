@@ -176,7 +176,7 @@ def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any
         if mine < _WIDE * all_cores:
             who = "the job" if owned is not None else "the run"
             hosts_by_problem[
-                f"{who} has {mine} of {all_cores} cores, so the counters include the work of other jobs"
+                f"{who} has {mine} of {all_cores} cores, so the counters may include the energy of other jobs"
             ].append(str(host))
     return [f"{_format_hosts(hosts)}: {problem}" for problem, hosts in hosts_by_problem.items()]
 
