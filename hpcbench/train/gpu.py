@@ -42,7 +42,8 @@ def refusal(run: Run) -> str | None:
         return f"scheme {scheme.name}: {refused[1]}"
     for name in dict.fromkeys(rule.codec for rule in scheme.all_rules):
         if not isinstance(get_codec(name), (Compiled, Identity)):
-            return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another codec, or a site with device cpu"
+            remedy = "use another codec, or a site with device cpu"
+            return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: {remedy}"
     return None
 
 

@@ -121,7 +121,7 @@ def test_wrong_arrays_are_refused(name: str) -> None:
         with pytest.raises(ValueError, match="bytes do not encode 3000 values"):
             gpu.decode(wire[:-4], x)
     else:
-        with pytest.raises(TypeError, match="decode, then add"):
+        with pytest.raises(TypeError, match="decode first, then add"):
             gpu.decode(wire, np.zeros(9, np.int32), accumulate=True)
     with pytest.raises(TypeError, match="float32, float16"):
         gpu.decode_add_encode(wire, x.astype(np.float64), wire)

@@ -157,7 +157,7 @@ def test_lines_of_another_rank_in_between() -> None:
 def test_unreadable_paths(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         run_log.read(tmp_path / "none.txt")
-    with pytest.raises(UserError, match="a directory, but a log file"):
+    with pytest.raises(UserError, match="is a directory: give a log file"):
         run_log.read(tmp_path)
     with pytest.raises(UserError, match="not a regular file"):
         run_log.read(Path("/dev/null"))

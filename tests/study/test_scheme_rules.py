@@ -192,7 +192,7 @@ def test_a_codec_without_kernels_for_a_gpu_is_refused_at_its_rule(
     line, message = refusal(tmp_path, {"default": "xpk"}, capacity=GPUS)
     assert line == '"default": "xpk"' and "schemes.mine.default: " in message
     line, message = refusal(tmp_path, "naive-xpk", capacity=GPUS)
-    assert line == '"naive-xpk"' and "codec xpk has no kernels for a GPU" in message
+    assert line == '"naive-xpk"' and "codec xpk has no kernels" in message
     assert runs_of(tmp_path, "naive-xpk")
 
 
