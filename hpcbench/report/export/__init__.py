@@ -115,7 +115,7 @@ RUNS = ExportTable(
         ExportColumn("started", "text", "", "Start time that the job script recorded (UTC, ISO 8601)"),
         ExportColumn("ended", "text", "", "End time that the job script recorded (UTC, ISO 8601)"),
         ExportColumn(
-            "allocation", "text", "", "Job name, job id and attempt; runs on the same nodes have the same value"
+            "allocation", "text", "", "Job, its id and its attempt; runs in the same allocation have the same value"
         ),
         ExportColumn("host", "text", "", "Node that the job script ran on"),
         ExportColumn("hosts", "json", "", "Nodes that the ranks ran on, as recorded by the ranks (array)"),
@@ -166,7 +166,7 @@ RUNS = ExportTable(
         ExportColumn("precision", "text", "", "Number format of weights and activations"),
         ExportColumn("zero", "integer", "", "ZeRO stage"),
         ExportColumn("seed", "integer", "", "Seed of this repeat"),
-        ExportColumn("warmup_steps", "integer", "1", "First steps, which the throughput excludes"),
+        ExportColumn("warmup_steps", "integer", "1", "Number of steps at the start that the throughput excludes"),
         ExportColumn("global_batch", "integer", "1", "Sequences per step, summed over all ranks"),
         ExportColumn("micro_batch", "integer", "1", "Sequences that a rank works on at a time"),
         ExportColumn("seq_len", "integer", "1", "Tokens per sequence"),
