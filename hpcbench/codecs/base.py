@@ -208,6 +208,6 @@ def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: give a "
-            "float32 array of the same size"
+            f"{name}: the residual has {residual.size} values of {residual.dtype}, but the message has {x.size} "
+            "values: give a float32 array of the same size"
         )

@@ -262,7 +262,7 @@ class CudaCodec:
         blocks = self._device.blocks(n * types[0].size, sequence.block_bytes)
         family = FAMILIES.index(self._codec.family)
         if sequence.state is None:
-            assert exact is not None, "only kernels with a state find a length"
+            assert exact is not None, "only kernels with a state determine the encoded length"
             build = Build(sequence.source, family, param, *types)
             for kernel in sequence.kernels[operation]:
                 self._device.launch(build, kernel, blocks, arguments, stream)

@@ -282,7 +282,7 @@ def cuda() -> Device:
     try:
         number = int(cupy.cuda.runtime.getDevice())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise RuntimeError(f"no GPU that CUDA can use here: {error}") from error
+        raise RuntimeError(f"CUDA cannot use a GPU on this machine: {error}") from error
     return _device(number)
 
 

@@ -170,8 +170,8 @@ def kernels(instruction_set: str | None = None) -> Kernels:
     table: Any = find(wanted.encode() if wanted else None)
     if not table:
         raise ValueError(
-            f"no kernels for instruction set {wanted!r} (from HPCBENCH_ISA): use one of "
-            f"{', '.join(INSTRUCTION_SETS)} that this machine supports"
+            f"no kernels for instruction set {wanted!r} (from HPCBENCH_ISA): use an instruction set that this "
+            f"machine supports ({', '.join(INSTRUCTION_SETS)})"
         )
     if table.contents.abi != _ABI:
         raise ImportError(

@@ -94,7 +94,8 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
         this info.
     """
     silent = Awareness(
-        GpuAwareness.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it"
+        GpuAwareness.UNKNOWN,
+        f"{(version.strip().splitlines() or ['the MPI library'])[0]} has no call that reports GPU support",
     )
     # these libraries may be built with GPU support, but accept device pointers only if an environment variable is set
     for name, variable in (("CRAY MPICH", "MPICH_GPU_SUPPORT_ENABLED"), ("MVAPICH2", "MV2_USE_CUDA")):

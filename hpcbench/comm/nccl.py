@@ -167,7 +167,7 @@ def find_type(dtype: np.dtype[Any]) -> int:
         NCCL does not support this dtype.
     """
     if dtype not in TYPES:
-        raise TypeError(f"NCCL has no type for {dtype}: convert the values, or use train.transport mpi")
+        raise TypeError(f"NCCL does not support {dtype}: convert the values, or use train.transport mpi")
     return TYPES[dtype]
 
 

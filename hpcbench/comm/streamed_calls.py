@@ -256,5 +256,5 @@ class StreamedCalls:
 
 
 def _on_device(place: object) -> DevicePlace:
-    assert isinstance(place, DevicePlace), "NCCL carries arrays of a GPU"
+    assert isinstance(place, DevicePlace), "NCCL sends only GPU arrays"
     return place

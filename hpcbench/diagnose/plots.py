@@ -30,8 +30,8 @@ def figures(diagnosis: Diagnosis) -> list[Figure]:
             loads, traced = [row.load for row in rows], 8e-9 * max(bandwidths)
             draw = partial(_draw_gains, loads, 1e6 * diagnosis.step_seconds, diagnosis.codec_speed, traced)
             caption = (
-                "The line marks the traced bandwidth. Hidden transfers stay hidden if they take no longer than "
-                "in the trace."
+                "The line marks the traced bandwidth. Hidden transfers stay hidden as long as they take no "
+                "longer than in the trace."
             )
             drawn.append(Figure(f"gain-{dimension.lower()}", f"{dimension}: gain over bandwidth", caption, draw))
     return drawn

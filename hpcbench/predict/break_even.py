@@ -81,7 +81,7 @@ def find_break_even(*, local: float, network_bytes: float, baseline_local: float
 
 
 def _describe(gain: float, at: float, surely: bool) -> str:
-    limit = "" if at in (0.0, math.inf) else f": compression pays below {at * 8e-9:.3g} Gbit/s per node"
+    limit = "" if at in (0.0, math.inf) else f": the scheme pays below {at * 8e-9:.3g} Gbit/s per node"
     if abs(gain) < EQUAL:
         return f"as fast as the baseline{limit}"
     if gain < 0:

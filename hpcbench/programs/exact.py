@@ -20,7 +20,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     "small": ("small", "min_bytes in a groups file, if larger calls are rare"),
     "one rank": ("one rank", "start more ranks"),
     "unknown group": ("the dimension of the group is unknown", ""),
-    "exact group": ("asked for", ""),
+    "exact group": ("dimension EXACT in the groups file", ""),
     "no codec": ("the scheme has no codec for this dimension", "a rule for this dimension in the scheme"),
     "outside backward": ("outside a backward pass", "lossy: [sums-outside-backward], if these are gradients"),
     "parameters": ("parameters", "lossy: [parameters], if checkpoints may be lossy"),
@@ -69,7 +69,7 @@ def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
 def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
     """Return a message for a run in which no call was encoded."""
     most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
-    reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
+    reason = f": most bytes were sent exactly ({explain(most['why'])})" if most else ""
     return f"no call was encoded, so scheme {name} has changed nothing{reason}"
 
 

@@ -125,10 +125,10 @@ METHOD_OF_CHANGES = (
     "same. A change counts if it is significant at {level:.0f} % after Holm's correction, unless it lies "
     "significantly within {speed:.3g} % of the speed or {loss:.3g} % of the loss."
 )
-MACHINE_CHANGED = "Here, a change of the software or the machine looks like a change of the schemes."
+MACHINE_CHANGED = "In this comparison, a change of the software or the machine looks like a change of the schemes."
 MACHINE_MAY_DIFFER = (
-    "The two submissions may have run on different nodes: then, a change of the machine looks like a change of "
-    "the program."
+    "The two submissions may have run on different nodes. In that case, a change of the machine looks like a "
+    "change of the program."
 )
 
 # What the first screen omits.

@@ -267,7 +267,7 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
             Column(
                 "time_to_loss_s",
                 f"time ({unit.name})",
-                help="Time in steps, in seconds, of the runs that reached the loss.",
+                help="Time in seconds spent in steps, for the runs that reached the loss.",
             ),
             lambda arm: quantity(arm.seconds, unit.show),
         ),

@@ -170,15 +170,14 @@ def check(world: list[Rank], run: Run) -> list[str]:
 def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
     if len(hosts) != shape.nodes:
         raise UserError(
-            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), but {shape.nodes} were requested: "
-            "check the launcher's options in the site file"
+            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}) instead of the requested "
+            f"{shape.nodes}: check the launcher's options in the site file"
         )
     for host, ranks in hosts.items():
         if len(ranks) != shape.ranks_per_node:
             raise UserError(
-                f"{host} runs {_count(len(ranks), 'rank')}, but {shape.ranks_per_node} per node were "
-                "requested: check the "
-                "launcher's options in the site file"
+                f"{host} runs {_count(len(ranks), 'rank')} instead of the requested {shape.ranks_per_node} per "
+                "node: check the launcher's options in the site file"
             )
 
 
@@ -267,7 +266,7 @@ def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
     if not crowd:
         return None
     seen = crowd[0]["gpu"]["visible"]
-    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, but should see {wanted}"
+    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, but should see only {wanted}"
 
 
 def _some(hosts: list[str]) -> str:

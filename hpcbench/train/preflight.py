@@ -48,7 +48,7 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
         wanted = sum(rank["threads"] for rank in ranks)
         if wanted <= len(cores):
             continue
-        shape = f"{host}: {len(ranks)} ranks x {run.threads} threads on {len(cores)} cores"
+        shape = f"{host}: {len(ranks)} ranks x {run.threads} threads do not fit on {len(cores)} cores"
         if not run.oversubscribe:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:

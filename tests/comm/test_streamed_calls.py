@@ -281,7 +281,7 @@ def test_a_codec_of_variable_size_is_refused_by_name() -> None:
 
 
 def test_types_and_reductions_that_nccl_lacks_are_refused() -> None:
-    with pytest.raises(TypeError, match="NCCL has no type for complex64"):
+    with pytest.raises(TypeError, match="NCCL does not support complex64"):
         find_type(np.dtype(np.complex64))
     with pytest.raises(ValueError, match="sum, product, minimum and maximum only"):
         find_operation(MPI.BAND)

@@ -151,7 +151,7 @@ def test_a_scheme_that_encoded_nothing_is_not_a_success(
         return
     assert (status, end.state) == (1, "failed")
     sentence, table = printed.split("hpcbench: no call was encoded, so scheme ")[1].split("The reasons:")
-    assert f"most of its bytes were exact ({reasons[0]})" in " ".join(sentence.split())
+    assert f"most bytes were sent exactly ({reasons[0]})" in " ".join(sentence.split())
     assert end.reason is not None and end.reason.startswith("no call was encoded")
     rows = table.strip().split("\n")[1:]
     assert [row.startswith(reason) for row, reason in zip(rows, reasons, strict=True)] == [True] * len(reasons)

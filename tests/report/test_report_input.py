@@ -67,7 +67,7 @@ def test_running_runs_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixtu
         (root / f"runs/r2-{scheme}/log.txt").unlink()
     (root / "runs/r2-baseline/status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
     assert report([root]) == 0
-    assert "1 of 4 runs still running, 1 waiting." in capsys.readouterr().out
+    assert "1 of 4 runs are still running, and 1 are waiting." in capsys.readouterr().out
 
 
 def plant(tmp_path: Path, kind: str) -> Path:

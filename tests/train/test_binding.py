@@ -61,7 +61,7 @@ def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
     ("change", "message"),
     [
         ({"nodes": 2}, r"the ranks run on 1 node \(.*\), but 2 were requested"),
-        ({"ranks_per_node": 4}, "runs 2 ranks, but 4 per node were requested"),
+        ({"ranks_per_node": 4}, "runs 2 ranks instead of the requested 4 per node"),
     ],
 )
 def test_another_world_than_requested_is_refused(mpi_run, change, message):
@@ -153,7 +153,7 @@ def test_gpus_without_a_name_are_identified_by_the_visible_devices_of_each_rank(
 
 def test_a_rank_that_sees_more_than_its_own_gpus_is_reported():
     world = [rank(i, [i], gpu=i, visible=4, uuid=f"GPU-{i}") for i in range(2)]
-    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, but should see 1"]
+    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, but should see only 1"]
     assert check(world, gpus_per_rank="1", visibility="all") == []
 
 

@@ -346,7 +346,7 @@ def test_start_check_accepts_suitable_hosts():
     [
         (world(1, 4), RUN, "world of 1 ranks, but the run needs 4"),
         (world(5, 8), RUN, "world of 5 ranks, but the run needs 4"),
-        (world(4, 2), RUN.changed(oversubscribe=False), "4 ranks x 1 threads on 2 cores"),
+        (world(4, 2), RUN.changed(oversubscribe=False), "4 ranks x 1 threads do not fit on 2 cores"),
         (world(4, 4, threads=2), RUN.changed(threads=2), "oversubscribed ranks must have one thread"),
     ],
 )

@@ -40,7 +40,7 @@ def read(path: Path) -> RunLog:
             reader.log.note(
                 DamagedLine(
                     1,
-                    f"read as a log of {dialect.name}, because of {counts[dialect]} lines; other frameworks: {others}",
+                    f"read as a log of {dialect.name} ({counts[dialect]} lines); lines of other frameworks: {others}",
                 )
             )
         with path.open("rb") as stream:

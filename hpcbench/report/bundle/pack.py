@@ -39,7 +39,7 @@ def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) ->
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
             raise UserError(
-                f"--replace {make_printable(option, 40)}: write OLD=NEW, or only OLD to have a new name chosen"
+                f"--replace {make_printable(option, 40)}: give OLD=NEW, or only OLD for an automatic new name"
             )
         replacements[old] = new or f"name-{k}"
     return replacements
@@ -72,7 +72,7 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
     finally:
         growing.unlink(missing_ok=True)
     if names.replacements:
-        _print_line(f"{len(names.replacements)} names were replaced")
+        _print_line(f"names replaced: {len(names.replacements)}")
     if names.shared:
         shared = ", ".join(sorted(names.shared))
         _print_line(

@@ -141,7 +141,7 @@ FROM_HOST = replace(
     run=lambda run: run.host_link.up if run.host_link else None,
 )
 ERROR = replace(
-    _declare_raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    _declare_raw("sampled_error", "1", "Relative error of sampled messages", "; absent if nothing was sampled"),
     label="relative error",
 )
 WIRES = tuple(map(_declare_wire, DIMENSIONS))
@@ -151,7 +151,7 @@ TRAFFIC = (
     _declare_raw("plain_calls", "1", "Calls that were not worth encoding"),
     _declare_raw("message_bytes", "B", "Bytes before the codec"),
     _declare_raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
-    _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
+    _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent if unknown"),
     _declare_raw(
         "network_bytes",
         "B",

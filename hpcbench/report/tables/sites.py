@@ -15,8 +15,8 @@ from hpcbench.report.titles import describe_cell
 _Key = tuple[str, str]
 """Description of a cell, and name of a scheme."""
 _NOTE = (
-    "Each gain is relative to the baseline of the same site. Sites differ in more than their machines if their software"
-    " or settings differ; column titles name the submissions."
+    "Each gain is relative to the baseline of the same site. If software or settings differ, sites differ in "
+    "more than their machines. Column titles name the submissions."
 )
 
 

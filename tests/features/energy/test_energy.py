@@ -292,7 +292,7 @@ def test_there_is_no_sum_if_one_host_has_no_counter() -> None:
         to_step=2,
     )
     assert (summed.scope, summed.joules, summed.processor_joules) == (None, None, None)
-    assert summed.problems == (f"n1 and 1 more: no counter of rapl: {missing}",)
+    assert summed.problems == (f"n1 and 1 more: no rapl counter: {missing}",)
 
 
 def test_counters_that_include_other_jobs_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,5 +326,5 @@ def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
     assert (event["from_step"], event["to_step"], event["scope"]) == (3, 6, "processors")
     assert event["joules"] == event["processor_joules"] == 4 * 5.0
     assert event["counters"][0]["name"] == "package-0" and event["problems"] == [
-        f"here: no counter of cray: {tmp_path / 'energy'}: No such file or directory"
+        f"here: no cray counter: {tmp_path / 'energy'}: No such file or directory"
     ]

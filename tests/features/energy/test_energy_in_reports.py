@@ -118,7 +118,7 @@ def test_reports_without_energy_have_no_energy_columns(tmp_path: Path) -> None:
 
 def test_the_table_reports_why_no_energy_was_counted(tmp_path: Path) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
-    problem = "n1: no counter of rapl: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
+    problem = "n1: no rapl counter: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
     plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[problem])
     assert list_notes(plain) == [], "a machine without counters needs no note"
     (table,) = [

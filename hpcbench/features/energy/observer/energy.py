@@ -158,7 +158,7 @@ def _list_problems(counters: Iterable[EnergyCounter], reports: Iterable[Mapping[
     hosts_by_problem: dict[str, dict[str, None]] = defaultdict(dict)
     for report in reports:
         for source, problem in report["absent"].items():
-            hosts_by_problem[f"no counter of {source}: {problem}"][report["host"]] = None
+            hosts_by_problem[f"no {source} counter: {problem}"][report["host"]] = None
     for counter in counters:
         if counter.problem:
             hosts_by_problem[f"{counter.source} {counter.name}: {counter.problem}"][str(counter.host)] = None
