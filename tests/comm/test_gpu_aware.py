@@ -100,5 +100,5 @@ def test_ranks_that_disagree_count_as_no():
     comm = SimpleNamespace(allgather=lambda here: [first, first, other])
     agreed = gpu_aware(comm)
     assert agreed.answer is GpuAwareness.NO
-    assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on 2 (other)"
+    assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on rank 2 (other)"
     assert gpu_aware(SimpleNamespace(allgather=lambda here: [first, first])) == first

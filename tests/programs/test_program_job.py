@@ -150,7 +150,7 @@ def test_sent_bytes_of_ranks_are_in_the_log(tmp_path: Path) -> None:
     ("script", "scheme", "message"),
     [
         (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
-        (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were sent exactly (small)"),
+        (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "were sent exactly (small)"),
         ("print('nothing')", NATIVE, "the program's log has no step that matches program.log.line"),
         ("print('loss 1'); raise SystemExit(3)", NATIVE, "exit status 3"),
         ("print('loss 1')\nprint('[rank1]: ValueError: planted')\nraise SystemExit(1)", NATIVE, "ValueError: planted"),

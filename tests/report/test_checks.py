@@ -39,7 +39,7 @@ def test_an_honest_log_has_no_notes(tmp_path: Path) -> None:
 FAULTS: list[tuple[int, str, str, str]] = [
     (STEP, "samples/s 32.00", "samples/s 36.00", "samples/s printed are 1.12 times the value that the step times imply: 36 printed, 32"),
     (STEP, "model 2.560", "model 3.840", "model FLOP/s printed are 1.5 times the value that the step times imply: 3.84e+09 printed, 2.56"),
-    (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, and 1 by line "),
+    (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, but 1 according to line "),
     (STEP, "loss 4.337500", "loss nan", "the loss of step 5 is nan"),
     (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, but 6.4e+08 according to the formula for the model's shape"),
     (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, but the lines of steps 3 to 12 report 10000000"),
@@ -224,9 +224,9 @@ def test_a_foreign_log_that_agrees_has_no_notes() -> None:
     ("column", "factor", "message"),
     [
         ("samples_per_s", 1.5, r"the samples/s printed are 1\.5 times the value that the step times imply: 48 printed, 32 recomputed \(1 of 5 steps\)"),
-        ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times the value that the step times imply: .* by line 1[0-9]"),
-        ("model_flops_per_rank", 2, r"the model FLOP/s printed are 2 times .* by line 1[0-9]"),
-        ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* by line 1[0-9]"),
+        ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times the value that the step times imply: .* according to line 1[0-9]"),
+        ("model_flops_per_rank", 2, r"the model FLOP/s printed are 2 times .* according to line 1[0-9]"),
+        ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* according to line 1[0-9]"),
     ],
 )  # fmt: skip
 def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, factor: float, message: str) -> None:
@@ -246,20 +246,24 @@ def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:
     assert measure(run).notes == ()
     (note,) = measure(foreign(seconds=[1.0] * 5, samples_per_s=[16.0, 16.0, 32.0, 32.0, 32.0])).notes
     assert (
-        note.startswith("x: train.log:10: the samples/s printed are 0.5 times") and "by line 12 (2 of 5 steps)" in note
+        note.startswith("x: train.log:10: the samples/s printed are 0.5 times")
+        and "according to line 12 (2 of 5 steps)" in note
     )
 
 
 def test_samples_consumed_are_batches() -> None:
     (note,) = measure(foreign(samples=[64] * 3, consumed_samples=[64, 128, 200])).notes
-    assert note == "x: train.log:12: 200 consumed samples, but 3 steps of 64 are 192"
+    assert note == "x: train.log:12: the log reports 200 consumed samples, but 3 steps with 64 samples each consume 192"
 
 
 def test_tokens_a_second_of_all_and_of_one() -> None:
     (note,) = measure(foreign(tokens_per_s=[1600.0] * 3, tokens_per_s_per_rank=[100.0, 100.0, 80.0])).notes
-    assert note == "x: train.log:12: tokens/s over tokens/s of a rank is 20, and 16 by line 11 (1 of 3 steps)"
+    assert note == "x: train.log:12: tokens/s over tokens/s of a rank is 20, but 16 according to line 11 (1 of 3 steps)"
     (note,) = measure(foreign(consumed_tokens=[1000, 2000, 3900], consumed_samples=[10, 20, 30])).notes
-    assert note == "x: train.log:12: consumed tokens over consumed samples is 130, and 100 by line 11 (1 of 3 steps)"
+    assert (
+        note
+        == "x: train.log:12: consumed tokens over consumed samples is 130, but 100 according to line 11 (1 of 3 steps)"
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 1.7e308])

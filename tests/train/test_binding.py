@@ -49,7 +49,7 @@ def test_unbound_ranks_are_reported(mpi_run):
 def test_ranks_that_share_one_core_have_too_few(mpi_run):
     core = min(os.sched_getaffinity(0))
     outcome = on_ranks(mpi_run, "none", CPU, cores=[[core], [core]])["outcome"]
-    assert f"2 ranks x 1 cores were requested, but the ranks are bound to only 1 core in all ({core} ...)" in outcome
+    assert f"2 ranks x 1 cores were requested, but the ranks are bound to only 1 core in total ({core} ...)" in outcome
 
 
 def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
@@ -60,7 +60,7 @@ def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes": 2}, r"the ranks run on 1 node \(.*\), but 2 were requested"),
+        ({"nodes": 2}, r"the ranks run on 1 node \(.*\) instead of the requested 2"),
         ({"ranks_per_node": 4}, "runs 2 ranks instead of the requested 4 per node"),
     ],
 )
@@ -108,7 +108,7 @@ def test_ranks_that_may_use_the_whole_allocation_are_unbound():
     given = list(range(8, 16))
     assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
     with pytest.raises(
-        UserError, match=r"2 ranks x 5 cores were requested, but the ranks are bound to only 8 cores in all"
+        UserError, match=r"2 ranks x 5 cores were requested, but the ranks are bound to only 8 cores in total"
     ):
         check([rank(0, given), rank(1, given)], cores_per_rank=5)
 

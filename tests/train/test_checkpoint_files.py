@@ -47,10 +47,10 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, m
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("cut", "rank-00001.pt has 1000 bytes, but [0-9]+ were written"),
+        ("cut", "rank-00001.pt has 1000 bytes, but [0-9]+ bytes were written"),
         ("flipped", "rank-00001.pt does not contain the bytes that were written"),
         ("gone", "rank-00000.pt: No such file or directory"),
-        ("empty", "rank-00000.pt has 0 bytes, but [0-9]+ were written"),
+        ("empty", "rank-00000.pt has 0 bytes, but [0-9]+ bytes were written"),
         ("no_complete", "complete.json: No such file or directory"),
         ("complete_cut", "complete.json is damaged"),
         ("complete_other_step", "complete.json is damaged"),

@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_
     events, _ = logged(again)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (3, 3)
     assert re.fullmatch(
-        r"step-000006: rank-00001\.pt has \d+ bytes, but \d+ were written", events["checkpoint_damaged"]["reason"]
+        r"step-000006: rank-00001\.pt has \d+ bytes, but \d+ bytes were written", events["checkpoint_damaged"]["reason"]
     )
     assert figures(again) == figures(runs["whole"])[3:]
 

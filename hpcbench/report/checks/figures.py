@@ -51,7 +51,7 @@ def check_ratios(subject: CheckedRun) -> Iterator[str]:
             continue
         mismatch = subject.mismatch(Relation(column, over=over, expected=expected))
         if mismatch:
-            figures = f"{mismatch.value:.4g}, and {mismatch.expected:.4g} {_describe_source(mismatch)}"
+            figures = f"{mismatch.value:.4g}, but {mismatch.expected:.4g} {_describe_source(mismatch)}"
             yield subject.at(mismatch.line, f"{label} is {figures}")
 
 
@@ -163,5 +163,5 @@ def _find_line(subject: CheckedRun, column: str, value: float) -> int:
 
 
 def _describe_source(mismatch: Mismatch) -> str:
-    source = "recomputed" if mismatch.reference is None else f"by line {mismatch.reference}"
+    source = "recomputed" if mismatch.reference is None else f"according to line {mismatch.reference}"
     return f"{source} ({mismatch.count} of {mismatch.of} steps)"
