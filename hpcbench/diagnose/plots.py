@@ -33,7 +33,7 @@ def figures(diagnosis: Diagnosis) -> list[Figure]:
                 "The line marks the traced bandwidth. Hidden transfers stay hidden as long as they take no "
                 "longer than in the trace."
             )
-            drawn.append(Figure(f"gain-{dimension.lower()}", f"{dimension}: gain over bandwidth", caption, draw))
+            drawn.append(Figure(f"gain-{dimension.lower()}", f"{dimension}: gain by bandwidth", caption, draw))
     return drawn
 
 

@@ -75,7 +75,7 @@ def tabulate_gains(diagnosis: Diagnosis) -> Table | None:
     exposed = diagnosis.by_dimension()
     fields: list[Field[str]] = [
         text_column("dimension", lambda dimension: dimension),
-        figure_column("exposed", exposed.__getitem__, percent, help="Part of the step."),
+        figure_column("exposed", exposed.__getitem__, percent, help="Fraction of the step."),
         *(_gain_column(diagnosis, codec.name) for codec in (*CODECS, FREE)),
         figure_column("int8 below Gbit/s", _break_even(diagnosis), help="Bandwidth per rank below which int8 pays."),
     ]

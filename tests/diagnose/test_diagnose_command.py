@@ -41,7 +41,7 @@ def test_every_format_has_the_exposed_kinds(suffix: str, tmp_path: Path) -> None
     text = (tmp_path / f"out.{suffix}").read_text()
     assert "reduce-scatter" in text and "all-gather" in text
     if suffix == "html":
-        assert "One step of rank 0" in text and "DP: gain over bandwidth" in text and text.count("<svg") >= 2
+        assert "One step of rank 0" in text and "DP: gain by bandwidth" in text and text.count("<svg") >= 2
 
 
 def test_compressed_traces_and_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,7 @@ def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
         axes[0].set_xlim(-0.6, oldest + 0.6)
         axes[0].set_xticks(range(0, oldest + 1, max(1, oldest // 8)))
         fig.supxlabel("staleness / updates", fontsize="medium")
-        fig.supylabel("part of the gradients / %", fontsize="medium")
+        fig.supylabel("fraction of the gradients / %", fontsize="medium")
         handles = [
             axes[0].bar([0], [0], color=COLOURS[k % len(COLOURS)], hatch=HATCHES[k % len(HATCHES)])
             for k in range(len(schemes))

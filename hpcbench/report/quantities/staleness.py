@@ -37,8 +37,8 @@ WAITING = Quantity(
     key="waiting_part",
     head="waiting",
     unit="1",
-    meaning="Bubble: part of the passes in which a stage has nothing to compute. Without stages: part of a step "
-    "outside the passes, in which a rank waits for gradients and weights, and updates its weights",
+    meaning="Bubble: fraction of the passes in which a stage has nothing to compute. Without stages: fraction of a "
+    "step outside the passes, in which a rank waits for gradients and weights, and updates its weights",
     scale=PERCENT,
     run=lambda run: run.phases.waiting if run.phases else None,
     over_runs=MEDIAN,

@@ -49,11 +49,11 @@ HIDDEN = replace(
     label="hidden communication",
     better="",
 )
-ENCODE = replace(_declare_time("encode", "Time in the codec, before sending"), label="encoding")
-DECODE = replace(_declare_time("decode", "Time in the codec, after receiving"), label="decoding")
+ENCODE = replace(_declare_time("encode", "Time spent encoding, before sending"), label="encoding")
+DECODE = replace(_declare_time("decode", "Time spent decoding, after receiving"), label="decoding")
 TRANSFER = replace(_declare_time("transfer", "Remaining time from the start to the end of the calls"), table="")
 COMPUTE = replace(
-    _declare_time("compute", "The step without the time in which the rank waited for messages"),
+    _declare_time("compute", "Time of the step, excluding the time in which the rank waited for messages"),
     label="computation",
     table="",
     exported=None,
@@ -124,7 +124,7 @@ TO_HOST = Quantity(
     key="host_down_bytes",
     head="to host ({unit})",
     unit="B",
-    meaning="Copied from devices to hosts: gradients of offloaded states",
+    meaning="Bytes copied from devices to hosts: gradients of offloaded states",
     scale=BYTES,
     run=lambda run: run.host_link.down if run.host_link else None,
     over_steps="mean of the steps",
@@ -137,7 +137,7 @@ FROM_HOST = replace(
     TO_HOST,
     key="host_up_bytes",
     head="from host ({unit})",
-    meaning="Copied from hosts to devices: updated weights",
+    meaning="Bytes copied from hosts to devices: updated weights",
     run=lambda run: run.host_link.up if run.host_link else None,
 )
 ERROR = replace(
