@@ -15,7 +15,7 @@ CUDA, TORCHCOMMS = "device cuda", "torchcomms"
 
 _REASONS: dict[str, tuple[str, str]] = {
     "operation": ("never encoded", ""),
-    "type": ("not a floating-point type of 16 or 32 bits", ""),
+    "type": ("not a 16- or 32-bit float type", ""),
     "complex": ("complex numbers", ""),
     "small": ("small", "min_bytes in a groups file, if larger calls are rare"),
     "one rank": ("one rank", "start more ranks"),
@@ -42,7 +42,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     "algorithm over nccl": ("over NCCL, two-shot is the only algorithm", "algorithm: encoded in the scheme"),
     "auto over nccl": ("auto has no measured speeds for NCCL", "algorithm: encoded in the scheme"),
     "between nodes over nccl": ("over NCCL, nodes are not distinguished", "a rule without between_nodes"),
-    PLAN: ("PyTorch's own collective is faster, or there is only one node", ""),
+    PLAN: ("PyTorch's collective is faster, or there is one node", ""),
     "between nodes": ("only plans of a group distinguish nodes", ""),
 }
 """Reasons why calls were not encoded. Each reason has a description and a possible remedy."""

@@ -79,9 +79,7 @@ def follow(
                     break
                 sleep(_POLL)
     except KeyboardInterrupt:
-        console.print(
-            f"No longer watching. The jobs continue: to see their states, run hpcbench status {root}", markup=False
-        )
+        console.print(f"No longer watching. The jobs continue: hpcbench status {root}", markup=False)
         return 1
     return 0 if all(run.state == "completed" for run in runs) else 1
 

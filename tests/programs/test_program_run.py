@@ -126,7 +126,7 @@ def test_a_log_contains_the_sent_bytes_and_the_end_of_the_program(
         (
             "auto-int8",
             [{"why": "device cuda", "call_bytes": 6_000_000}, {"why": "type"}],
-            ["on a GPU, in a group without NCCL", "not a floating-point type"],
+            ["on a GPU, in a group without NCCL", "not a 16- or 32-bit float type"],
         ),
         ("auto-int8", [{"why": "small"}, {"why": "plan"}], []),
     ],

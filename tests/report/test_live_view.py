@@ -154,7 +154,7 @@ def test_ctrl_c_says_that_the_jobs_go_on(stage: Stage) -> None:
     stage.script = [lambda: stage.start("baseline"), interrupt]
     status, out = stage.follow()
     assert status == 1
-    assert f"to see their states, run hpcbench status {stage.root}" in out.replace("\n", "")
+    assert f"The jobs continue: hpcbench status {stage.root}" in out.replace("\n", "")
 
 
 def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
