@@ -51,7 +51,7 @@ def test_of_two_frameworks_the_one_with_more_lines_is_read_with_a_note(tmp_path:
 
 
 def test_an_unknown_log_is_an_error_that_lists_the_frameworks(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no step line in 2 lines), nor a log of .*Megatron-LM.*MaxText"):
+    with pytest.raises(UserError, match=r"no step line in 2 lines\), nor a log of .*Megatron-LM.*MaxText"):
         written(tmp_path, "loss 3.0", "epoch 1/3")
 
 
