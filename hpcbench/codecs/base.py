@@ -191,7 +191,7 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
     if wire.size < at_least:
-        raise ValueError(f"{name}: {wire.size} bytes on the wire, but {at_least} are needed")
+        raise ValueError(f"{name}: the wire array has {wire.size} bytes, but {at_least} are needed")
 
 
 def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
@@ -208,6 +208,6 @@ def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")
     if residual.dtype != np.float32 or residual.size != x.size:
         raise ValueError(
-            f"{name}: a residual of {residual.size} {residual.dtype} for {x.size} values: give a "
-            "float32 array of the same size"
+            f"{name}: the residual has {residual.size} values of {residual.dtype}, but the message has {x.size} "
+            "values: give a float32 array of the same size"
         )

@@ -44,7 +44,7 @@ class Mx(Compiled):
 
     def __init__(self, family: str, element: str, rule: str = "floor", build: Kernels | None = None) -> None:
         if element not in MX_ELEMENTS[family] or rule not in MX_RULES:
-            raise ValueError(f"{family}: {element} with scale rule {rule} is not one of its forms")
+            raise ValueError(f"{family}: {element} with scale rule {rule} is not a supported combination")
         options = ([element] if len(MX_ELEMENTS[family]) > 1 else []) + ([rule] if rule != "floor" else [])
         super().__init__("mx", ":".join([family, *options]), build)
         self.element, self.rule = element, rule

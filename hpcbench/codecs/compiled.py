@@ -60,7 +60,7 @@ class Compiled(Codec):
             n, into = out.nbytes, np.empty_like(out) if accumulate else out
         arguments = wire.ctypes.data, wire.size, n, into.ctypes.data, target, accumulate and into is out
         if self.ops.decode(self.param(n), kind, *arguments):
-            raise ValueError(f"{self.name}: {wire.size} bytes that are not {out.size} values of {dtype or out.dtype}")
+            raise ValueError(f"{self.name}: {wire.size} bytes do not encode {out.size} values of {dtype or out.dtype}")
         if into is not out:
             out += into
 
@@ -76,7 +76,7 @@ class Compiled(Codec):
         arguments = wire.ctypes.data, wire.size, local.ctypes.data, n, out.ctypes.data, seed & _SEED
         used = int(self.ops.decode_add_encode(self.param(n), kind, *arguments))
         if used == MALFORMED:
-            raise ValueError(f"{self.name}: {wire.size} bytes that are not {n} values of {local.dtype}")
+            raise ValueError(f"{self.name}: {wire.size} bytes do not encode {n} values of {local.dtype}")
         return used
 
     def check_type(self, dtype: np.dtype[Any]) -> Type:
@@ -90,6 +90,7 @@ class Compiled(Codec):
         kind = type_of(dtype)
         if not self.lossless and kind not in SHORT:
             raise TypeError(
-                f"{self.name}: takes float32, float16 or bfloat16, not {dtype}: use one of these, or a lossless codec"
+                f"{self.name}: supports float32, float16 and bfloat16, but not {dtype}: use one of these, or a "
+                "lossless codec"
             )
         return kind

@@ -40,7 +40,9 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
     """
     wide, short = type_of(values), type_of(sent)
     if wide not in (Type.F32, Type.F64) or short not in SHORT:
-        raise TypeError(f"on a GPU float32 and float64 travel as float32, float16 or bfloat16, not {values} as {sent}")
+        raise TypeError(
+            f"on a GPU, float32 and float64 can be sent as float32, float16 or bfloat16, but not {values} as {sent}"
+        )
     return Build(CONVERSIONS.source, 0, 0, wide, short)
 
 
@@ -107,7 +109,7 @@ def add_residual(
         The dtypes or sizes do not match.
     """
     if target.dtype != source.dtype:
-        raise TypeError(f"{source.dtype} to {target.dtype}: a residual is added to values that keep their type")
+        raise TypeError(f"{source.dtype} to {target.dtype}: a residual can be added only to values of the same type")
     build = build_of(np.dtype(np.float32), source.dtype)
     _launch(device, "add a residual", build, source, target, residual, stream)
 
@@ -122,7 +124,7 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
     """
     kind = type_of(dtype)
     if kind is Type.BYTES:
-        raise TypeError(f"on a GPU only float32, float64, float16 and bfloat16 can be summed, not {dtype}")
+        raise TypeError(f"on a GPU, only float32, float64, float16 and bfloat16 can be summed, not {dtype}")
     return Build(SUMS.source, 0, 0, kind, kind)
 
 
@@ -144,7 +146,7 @@ def add(device: Device, total: DeviceVector, values: DeviceVector, stream: int) 
         The dtypes or sizes do not match.
     """
     if total.dtype != values.dtype:
-        raise TypeError(f"{values.dtype} to {total.dtype}: sums are made of values of one type")
+        raise TypeError(f"{values.dtype} to {total.dtype}: only values of the same type can be summed")
     _launch(device, "add", sum_build_of(total.dtype), values, total, None, stream)
 
 
@@ -159,9 +161,9 @@ def _launch(
 ) -> None:
     n, sequence = source.size, SUMS if build.source == SUMS.source else CONVERSIONS
     if target.size != n or (residual is not None and residual.size != n):
-        raise ValueError(f"{n} values, but the output or the residual has another size")
+        raise ValueError(f"there are {n} values, but the output or the residual has a different size")
     if residual is not None and residual.dtype != np.float32:
-        raise TypeError(f"residuals are float32, not {residual.dtype}")
+        raise TypeError(f"residuals must be float32, not {residual.dtype}")
     arguments: tuple[int, ...] = (source.pointer, n, target.pointer)
     if operation in ("round", "add a residual"):
         arguments += (residual.pointer if residual is not None else 0,)

@@ -184,11 +184,11 @@ class CudaCodec:
             raise TypeError(f"{self.name}: values of {dtype} cannot be decoded to {values.dtype}")
         if accumulate and target is Type.BYTES:
             raise TypeError(
-                f"{self.name}: on a GPU adds to float32, float16, bfloat16 or float64, not {values.dtype}: "
-                "decode, then add"
+                f"{self.name}: on a GPU, decoded values can be added to float32, float16, bfloat16 or float64, "
+                f"but not to {values.dtype}: decode first, then add"
             )
         n = values.nbytes if target is Type.BYTES else values.size
-        complaint = f"{self.name}: {coded.size} bytes that are not {values.size} values of {dtype or values.dtype}"
+        complaint = f"{self.name}: {coded.size} bytes do not encode {values.size} values of {dtype or values.dtype}"
         if self.fixed_size and coded.size != self.wire_bytes(values.size, dtype or values.dtype):
             raise ValueError(complaint)
         operation = "decode_add" if accumulate else "decode"
@@ -219,10 +219,12 @@ class CudaCodec:
         values = self._view(local, handle)
         kind = self._codec.check_type(values.dtype)
         if kind not in SHORT:
-            raise TypeError(f"{self.name}: adds encoded values to float32, float16 or bfloat16, not {values.dtype}")
+            raise TypeError(
+                f"{self.name}: encoded values can be added to float32, float16 or bfloat16, but not to {values.dtype}"
+            )
         n, room = values.size, self.wire_bytes(values.size, values.dtype)
         coded, to = self._wire(wire, handle), self._wire(out, handle, at_least=room, writeable=True)
-        complaint = f"{self.name}: {coded.size} bytes that are not {n} values of {values.dtype}"
+        complaint = f"{self.name}: {coded.size} bytes do not encode {n} values of {values.dtype}"
         if self.fixed_size and coded.size != room:
             raise ValueError(complaint)
         sum_arguments = values.pointer, n, to.pointer, seed & _SEED
@@ -260,7 +262,7 @@ class CudaCodec:
         blocks = self._device.blocks(n * types[0].size, sequence.block_bytes)
         family = FAMILIES.index(self._codec.family)
         if sequence.state is None:
-            assert exact is not None, "only kernels with a state find a length"
+            assert exact is not None, "only kernels with a state determine the encoded length"
             build = Build(sequence.source, family, param, *types)
             for kernel in sequence.kernels[operation]:
                 self._device.launch(build, kernel, blocks, arguments, stream)

@@ -220,7 +220,7 @@ class CupyDevice(Device):
                 with self._foreign_stream(stream):
                     interface = self._cupy.from_dlpack(array).__cuda_array_interface__
         if interface is None:
-            raise TypeError(f"{name}: takes arrays in the memory of a GPU, not {type(array).__name__}")
+            raise TypeError(f"{name}: takes arrays in GPU memory, not {type(array).__name__}")
         return view_of(name, interface)
 
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
@@ -282,7 +282,7 @@ def cuda() -> Device:
     try:
         number = int(cupy.cuda.runtime.getDevice())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise RuntimeError(f"no GPU that CUDA can use here: {error}") from error
+        raise RuntimeError(f"CUDA cannot use a GPU on this machine: {error}") from error
     return _device(number)
 
 

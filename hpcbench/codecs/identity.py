@@ -44,7 +44,7 @@ class Identity(Codec):
         check_wire(self.name, wire)
         kind = dtype or out.dtype
         if wire.size != out.size * kind.itemsize:
-            raise ValueError(f"none: {wire.size} bytes on the wire for {out.size} values of {kind}")
+            raise ValueError(f"none: {wire.size} bytes on the wire do not match {out.size} values of {kind}")
         values = wire.view(kind)
         if accumulate:
             out += values.astype(out.dtype, copy=False)
@@ -61,7 +61,7 @@ class Identity(Codec):
         check_wire(self.name, wire)
         check_wire(self.name, out, at_least=local.nbytes, writeable=True)
         if wire.size != local.nbytes:
-            raise ValueError(f"none: {wire.size} bytes on the wire for {local.size} values of {local.dtype}")
+            raise ValueError(f"none: {wire.size} bytes on the wire do not match {local.size} values of {local.dtype}")
         np.add(local, wire.view(local.dtype), out=out[: local.nbytes].view(local.dtype))
         return local.nbytes
 

@@ -161,16 +161,21 @@ def kernels(instruction_set: str | None = None) -> Kernels:
         library = ctypes.CDLL(str(path))
         find = library.hb_kernels_for
     except (OSError, AttributeError) as error:
-        raise ImportError(f"{path}: cannot be loaded ({error}): build it again with `pip install -e .`") from error
+        raise ImportError(
+            f"{path}: cannot be loaded ({error}): build the library again with `pip install -e .`"
+        ) from error
     find.restype = ctypes.POINTER(_Table)
     find.argtypes = [ctypes.c_char_p]
     wanted = instruction_set if instruction_set is not None else os.environ.get("HPCBENCH_ISA") or None
     table: Any = find(wanted.encode() if wanted else None)
     if not table:
         raise ValueError(
-            f"no kernels for instruction set {wanted!r} here: {', '.join(INSTRUCTION_SETS)}, as far as the machine "
-            "has them (from HPCBENCH_ISA)"
+            f"no kernels for instruction set {wanted!r} (from HPCBENCH_ISA): use an instruction set that this "
+            f"machine supports ({', '.join(INSTRUCTION_SETS)})"
         )
     if table.contents.abi != _ABI:
-        raise ImportError(f"{path}: kernels of another version of hpcbench: build them again with `pip install -e .`")
+        raise ImportError(
+            f"{path}: the kernels belong to another version of hpcbench: build the kernels again with `pip install -e "
+            ".`"
+        )
     return Kernels(library, table.contents)

@@ -37,7 +37,9 @@ class _Door(Codec):  # type: ignore[misc]
         """
         values = np.asarray(buf).reshape(-1, order="A")
         if values.dtype not in _TYPES:
-            raise TypeError(f"{self.codec_id}: values of type {values.dtype}: give float16, float32 or float64")
+            raise TypeError(
+                f"{self.codec_id}: values of type {values.dtype} are not supported: give float16, float32 or float64"
+            )
         codec = get_codec(self.name())
         room = np.empty(_HEAD.itemsize + codec.wire_bytes(values.size, values.dtype), dtype=np.uint8)
         head = np.array([(_MAGIC, _VERSION, _TYPES.index(values.dtype), 0, values.size)], _HEAD)
@@ -55,14 +57,14 @@ class _Door(Codec):  # type: ignore[misc]
         """
         content = np.frombuffer(buf, dtype=np.uint8)
         if content.size < _HEAD.itemsize:
-            raise ValueError(f"{self.codec_id}: {content.size} bytes are not encoded values")
+            raise ValueError(f"{self.codec_id}: the {content.size} bytes are not an encoded message")
         head = content[: _HEAD.itemsize].view(_HEAD)[0]
         if head["magic"] != _MAGIC or head["version"] != _VERSION or head["type"] >= len(_TYPES):
             raise ValueError(f"{self.codec_id}: the bytes do not begin with the header of encoded values")
         dtype, n = _TYPES[head["type"]], int(head["values"])
         codec = get_codec(self.name())
         if n > (1 << 40) or content.size - _HEAD.itemsize > codec.wire_bytes(n, dtype):
-            raise ValueError(f"{self.codec_id}: {content.size} bytes are not those of {n} values")
+            raise ValueError(f"{self.codec_id}: the {content.size} bytes do not encode {n} values")
         if out is None:
             values = np.empty(n, dtype)
             codec.decode(content[_HEAD.itemsize :], values)

@@ -38,7 +38,7 @@ class Rotated(Compiled):
 
     def __init__(self, codec: Compiled, size: int, *, signs: bool = True, build: Kernels | None = None) -> None:
         if size not in ROTATIONS or codec.name.partition(":")[0] not in ROTATED:
-            raise ValueError(f"{codec.name}: a rotation of {size} values is not possible before this codec")
+            raise ValueError(f"{codec.name}: this codec does not support a rotation of {size} values")
         super().__init__(codec.family, f"{'rotate' if signs else 'hadamard'}{size}+{codec.name}", build)
         self.codec, self.size, self.signs = codec, size, signs
 

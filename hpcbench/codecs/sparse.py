@@ -170,7 +170,7 @@ class RowSparse(Compiled):
 
     def __init__(self, width: int, build: Kernels | None = None) -> None:
         if width < 1:
-            raise ValueError(f"rowsparse: a row of {width} values is too short")
+            raise ValueError(f"rowsparse: rows of {width} values are too short")
         super().__init__("rowsparse", f"rowsparse:{width}", build)
         self.width = width
 

@@ -131,12 +131,15 @@ FAMILIES = {
     "int8": Family(_block, f"int8:B and int8:B:stochastic with B {_BLOCKS}", default="256"),
     "int4": Family(
         lambda text: _block(text) or _grouped(text),
-        "int4:B and int4:B:stochastic likewise, int4:B/256 with B 16 or 32 and then :nonuniform, :stochastic or both",
+        "int4:B and int4:B:stochastic likewise, int4:B/256 with B 16 or 32, optionally followed by :nonuniform, "
+        ":stochastic or both",
         default="32",
     ),
     "int3": Family(_grouped, "int3:B/256 likewise", default="32/256"),
     "int2": Family(lambda text: _grouped(text, levels=False), "int2:B/256 and int2:B/256:stochastic", default="16/256"),
-    "mxfp8": Family(_mx("mxfp8"), "mxfp8:e4m3 and mxfp8:e5m2, then :ceil, :even or :rceil", default="e4m3"),
+    "mxfp8": Family(
+        _mx("mxfp8"), "mxfp8:e4m3 and mxfp8:e5m2, optionally followed by :ceil, :even or :rceil", default="e4m3"
+    ),
     "mxfp6": Family(_mx("mxfp6"), "mxfp6:e2m3 and mxfp6:e3m2 likewise", default="e2m3"),
     "mxfp4": Family(
         lambda text: text if text in MX_RULES else None,
@@ -148,7 +151,9 @@ FAMILIES = {
     "sign": Family(_integer(BLOCKS), "sign:B likewise", default="1024"),
     "topk": Family(lambda text: _number(text, 1.0), "topk:F with a fraction 0 < F <= 1", default=None),
     "threshold": Family(lambda text: _number(text, 3e38), "threshold:T with T > 0", default=None),
-    "rowsparse": Family(_integer(range(1, 2**20 + 1)), "rowsparse:W with W values a row", lossless=True, default=None),
+    "rowsparse": Family(
+        _integer(range(1, 2**20 + 1)), "rowsparse:W with W values per row", lossless=True, default=None
+    ),
     "2:4": Family(_none, "2:4"),
 }
 _ROTATION = "rotateN+CODEC or hadamardN+CODEC with N a power of two from 16 to 1024"
@@ -177,7 +182,7 @@ def parse(name: str) -> CodecSpec:
         text = ours.default if name == family else parameter
         written = None if text is None else ours.parameter(text)
         if written is None:
-            raise ValueError(f"codec {name[:40]!r} is not known: {ours.forms}")
+            raise ValueError(f"unknown codec {name[:40]!r}: use {ours.forms}")
         short = written == "" or (ours.bare and written == ours.default)
         return CodecSpec(family, written, family if short else f"{family}:{written}", ours.lossless, ours.on_gpu)
     if plugin(family):

@@ -27,7 +27,7 @@ def resolve(path: Path) -> Path:
     """
     root = find_root(path)
     if root != path:
-        print(f"hpcbench: {root} is the newest in {path}", file=sys.stderr)
+        print(f"hpcbench: using {root}, the newest submission in {path}", file=sys.stderr)
     return root
 
 

@@ -113,9 +113,12 @@ class _Reader:
             self._take_wide(table)
         table.quantities = self._heading.quantities
         if unknown := self._heading.unknown:
-            table.remarks.append(f"columns that are not read: {', '.join(dict.fromkeys(unknown))}")
+            table.remarks.append(f"columns that were skipped: {', '.join(dict.fromkeys(unknown))}")
         if not self._ended:
-            table.remarks.append("the table ends early: nccl-tests print two lines of totals below it. Was it stopped?")
+            table.remarks.append(
+                "the table is incomplete, because the two lines of totals below the table are missing: check whether "
+                "the benchmark was stopped"
+            )
         self._heading, self._ended, self._wide = None, True, []
 
     def _open(self, table: Microbenchmark, columns: Heading) -> None:
@@ -165,7 +168,7 @@ class _Reader:
             if (size := self._heading.read(cells, number)) is not None:
                 table.sizes.append(size)
         elif self._heading.begins(cells):
-            table.remarks.append(f"line {number} looks like a truncated row and is not read")
+            table.remarks.append(f"line {number} was skipped, because the row looks truncated")
         elif len(cells) > len(self._heading.columns) and _first(self._heading, cells, number):
             self._wide.append((cells, number))
 
@@ -186,7 +189,9 @@ class _Reader:
         table.sizes += [size for cells, line in rows if (size := _first(self._heading, cells, line))]
         extra = width - len(self._heading.columns)
         self._heading = Heading(_leading(self._heading), self._heading.datatype)
-        table.remarks.append(f"rows have {extra} columns more than the heading: only the first quantity is read")
+        table.remarks.append(
+            f"the rows have more columns than the heading ({extra} more): only the first quantity was read"
+        )
 
 
 def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:

@@ -71,7 +71,7 @@ class _LinesReader:
                 value = float(digits.replace(",", ""))
                 values[name] = int(value) if TYPECODES[name] == "q" else value
             except (ValueError, OverflowError):
-                self.log.note(DamagedLine(line, f"the {name} of the line is not a number"))
+                self.log.note(DamagedLine(line, f"the value of {name} in the line is not a number"))
         return values
 
 
@@ -141,7 +141,7 @@ class ProgramReader:
             self._notes.append(event)
             return
         if isinstance(event, Start) and self._events:
-            self._notes = [DamagedLine(event.line, "the run began again here: the lines above are not used")]
+            self._notes = [DamagedLine(event.line, "the run started again at this line: the lines above are not used")]
             self._events.clear()
             self._lines = self._fresh()
         self._events.append(event)

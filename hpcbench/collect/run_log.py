@@ -190,7 +190,7 @@ class LogReader:
             self.log.lines += 1
             record = log_line.parse(self._rest.decode("utf-8", "replace"), self.log.lines)
             if record is not None:
-                self.log.note(DamagedLine(self.log.lines, "the last line was cut"))
+                self.log.note(DamagedLine(self.log.lines, "the last line is truncated"))
             self.log.cut = self.log.cut or record is not None
             self._rest.clear()
         return self.log
@@ -243,7 +243,7 @@ class LogReader:
         if isinstance(event, Start):
             log.starts += 1
             if log.starts > 1:
-                log.note(DamagedLine(event.line, "the run began again here: the lines above are not used"))
+                log.note(DamagedLine(event.line, "the run started again at this line: the lines above are not used"))
                 log.steps.clear()
                 log.events.clear()
         log.events.append(event)
@@ -252,10 +252,12 @@ class LogReader:
         try:
             first = self.log.steps.add(record)
         except OverflowError:
-            return DamagedLine(record.line, f"the line of step {record.step} holds a number beyond 64 bits")
+            return DamagedLine(
+                record.line, f"the line of step {record.step} contains a number that does not fit in 64 bits"
+            )
         if first is not record:
             self.log.note(
-                DamagedLine(record.line, f"step {record.step} is already in line {first.line}, which is used")
+                DamagedLine(record.line, f"step {record.step} is also in line {first.line}, which is used instead")
             )
         return record
 
@@ -272,8 +274,8 @@ def read(path: Path) -> RunLog:
     name = make_printable(str(path))
     try:
         if path.exists() and not path.is_file():
-            kind = "a directory" if path.is_dir() else "no regular file"
-            raise UserError(f"{name}: {kind}, but a log file is needed")
+            kind = "a directory" if path.is_dir() else "not a regular file"
+            raise UserError(f"{name}: is {kind}: give a log file")
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 reader.feed(chunk)

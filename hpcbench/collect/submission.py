@@ -162,13 +162,15 @@ def from_log(path: Path) -> RunResult:
         )
     if not log.steps and log.event(Start) is None:
         if command := decompression(path):
-            raise NoRunError(f"{make_printable(str(path))}: is compressed: run {command} on it, and give the result")
+            raise NoRunError(
+                f"{make_printable(str(path))}: is compressed: decompress the file with {command}, and give the result"
+            )
         names = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
-            f"{make_printable(str(path))}: not a log of an hpcbench run: no start event and no step line in"
-            f" {log.lines} lines, nor one of {names}; nor a table of the OSU micro-benchmarks or nccl-tests."
-            " To read the log of another program, run it from a study whose program.log has a regular expression of its"
-            " lines (docs/how-to/torch.md)"
+            f"{make_printable(str(path))}: is neither a log of an hpcbench run (no start event and no step line "
+            f"in {log.lines} lines), nor a log of {names}, nor a table of the OSU micro-benchmarks or nccl-tests: "
+            "to read the log of another program, run the program from a study whose program.log has a regular "
+            "expression of its lines (docs/how-to/torch.md)"
         )
     if log.dialect != "hpcbench" and form is None:
         return _foreign(path, log)

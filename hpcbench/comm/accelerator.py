@@ -248,7 +248,7 @@ def accelerator_of(x: Any) -> Accelerator:
     kind = getattr(device, "type", "cuda")  # only torch devices have a type
     if device is None or kind != "cuda" or not (hasattr(x, "__cuda_array_interface__") or hasattr(x, "__dlpack__")):
         what = f"{type(x).__name__} on {device}" if device is not None else type(x).__name__
-        raise TypeError(f"collectives take arrays of NumPy, and of torch or CuPy on a GPU, not {what}")
+        raise TypeError(f"collectives take NumPy arrays, or arrays of torch or CuPy on a GPU, but not {what}")
     return _accelerator(int((device.index or 0) if hasattr(device, "type") else device.id))
 
 

@@ -49,7 +49,7 @@ def all_reduce(
         )
     if chosen.algorithm is Algorithm.HOMOMORPHIC and isinstance(channel.codec, Quant):
         if place.on_device:
-            raise ValueError("homomorphic sums are made in host memory: on a GPU use another algorithm")
+            raise ValueError("homomorphic sums are computed in host memory: on a GPU, use another algorithm")
         tally, how = Tally(recorder=channel.recorder), chosen.algorithm.value
         slice_ = homomorphic.all_reduce(member.planned, buf, channel.codec, tally)
         return member.calls.at_once(slice_, channel, place, tally, how=how, in_order=True)

@@ -33,8 +33,8 @@ def opened(message: Array, sender: int) -> Array:
     used = message.size - BYTES
     if used < 0 or message[used:].tobytes() != _checksum(message[:used]):
         raise TransitError(
-            f"a message of {message.size} bytes from rank {sender} was changed on its way (its checksum does not "
-            "match): look for errors of the network on both nodes; this run's results are void"
+            f"a message of {message.size} bytes from rank {sender} was damaged in transit (its checksum does not "
+            "match), so this run's results are invalid: look for network errors on both nodes"
         )
     return message[:used]
 

@@ -43,7 +43,7 @@ class Awareness:
 
     def __str__(self) -> str:
         how = (
-            "messages go from GPU memory to GPU memory, without a checksum: the host never sees them"
+            "messages go from GPU memory to GPU memory, without a checksum"
             if self
             else "encoded messages go through pinned host memory, with a checksum"
         )
@@ -73,7 +73,8 @@ def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     first, there = everyone[0], everyone[other]
     return Awareness(
         GpuAwareness.NO,
-        f"ranks differ: {first.answer.value} on rank 0 ({first.why}), {there.answer.value} on {other} ({there.why})",
+        f"ranks differ: {first.answer.value} on rank 0 ({first.why}), {there.answer.value} on rank {other} "
+        f"({there.why})",
     )
 
 
@@ -93,7 +94,8 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
         provide this info.
     """
     silent = Awareness(
-        GpuAwareness.UNKNOWN, f"{(version.strip().splitlines() or ['it'])[0]} has no call that reports it"
+        GpuAwareness.UNKNOWN,
+        f"{(version.strip().splitlines() or ['the MPI library'])[0]} has no call that reports GPU support",
     )
     # these libraries may be built with GPU support, but accept device pointers only if an environment variable is set
     for name, variable in (("CRAY MPICH", "MPICH_GPU_SUPPORT_ENABLED"), ("MVAPICH2", "MV2_USE_CUDA")):
@@ -102,7 +104,7 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
                 return Awareness(GpuAwareness.NO, f"{variable} is {environment.get(variable, 'not set')}")
             silent = Awareness(GpuAwareness.YES, f"{variable} is 1")
     if "cuda" in {kind.split(":")[0].strip() for kind in kinds.split(",")}:
-        return Awareness(GpuAwareness.YES, f"its mpi_memory_alloc_kinds are {kinds}")
+        return Awareness(GpuAwareness.YES, f"the library's mpi_memory_alloc_kinds are {kinds}")
     # called before MPIX_Query_cuda_support, which aborts in MPICH 3 without GPU support
     query = getattr(library, "MPIX_GPU_query_support", None)
     if query is not None:

@@ -37,7 +37,7 @@ class DeviceIdentity:
     def decode(self, wire: DeviceArray, out: DeviceArray, *, accumulate: bool = False, stream: int) -> int:
         """Copy the wire buffer to `out`, or add it to `out`."""
         if wire.nbytes != out.nbytes:
-            raise ValueError(f"none: {wire.nbytes} bytes on the wire for {out.size} values of {out.dtype}")
+            raise ValueError(f"none: {wire.nbytes} bytes on the wire do not match {out.size} values of {out.dtype}")
         if accumulate:
             self._accelerator.add(out, wire.view(out.dtype), stream)
         else:

@@ -34,7 +34,10 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
         Tally of the bytes. Bandwidth-optimal all-reduces are assumed, as for all collectives of the library.
     """
     if comm.size > HOMOMORPHIC_RANKS:
-        raise ValueError(f"homomorphic: sums over {comm.size} ranks do not fit 16 bits: at most {HOMOMORPHIC_RANKS} do")
+        raise ValueError(
+            f"homomorphic: sums over {comm.size} ranks do not fit in 16 bits: use at most {HOMOMORPHIC_RANKS} ranks, "
+            "or another algorithm"
+        )
     start = time.perf_counter()
     blocks = -(-buf.size // codec.block)
     values = np.zeros((blocks, codec.block), dtype=buf.dtype)  # [blocks, block]

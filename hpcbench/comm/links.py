@@ -99,8 +99,8 @@ class Links:
         if self.transport == transport:
             return None
         return (
-            f"measured over {self.transport}, but the run uses {transport}: its times of collectives are not used, and "
-            "its speeds of links and codecs, from which plans are chosen, may not apply"
+            f"measured over {self.transport}, but the run uses {transport}: the measured times of collectives are "
+            "not used, and the measured speeds of links and codecs, which determine the plans, may not apply"
         )
 
     def foreign(self, topology: Topology) -> str | None:
@@ -108,7 +108,7 @@ class Links:
         if self.ranks_per_node in ((), shape(topology)):
             return None
         there = " + ".join(map(str, self.ranks_per_node))
-        return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, not over {topology}"
+        return f"measured with {there} ranks on {len(self.ranks_per_node)} nodes, but the run has {topology}"
 
 
 DEFAULT = Links(Link(1e-6, 10e9), Link(5e-6, 12.5e9))
@@ -156,9 +156,13 @@ def load(path: Path) -> Links:
     try:
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}: write it with `hpcbench bench network --output {path}`") from None
+        raise UserError(
+            f"{path}: {error.strerror}: create the file with `hpcbench bench network --output {path}`"
+        ) from None
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}): write it with `hpcbench bench network --output {path}`") from None
+        raise UserError(
+            f"{path}: is not JSON ({error}): create the file again with `hpcbench bench network --output {path}`"
+        ) from None
     try:
         if raw["schema"] != SCHEMA:
             raise UserError(
@@ -179,5 +183,5 @@ def load(path: Path) -> Links:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path}: not what `hpcbench bench network` writes ({type(error).__name__}: {error}): measure again"
+            f"{path}: is not a file of `hpcbench bench network` ({type(error).__name__}: {error}): measure again"
         ) from None

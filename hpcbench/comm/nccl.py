@@ -167,7 +167,7 @@ def find_type(dtype: np.dtype[Any]) -> int:
         NCCL does not support this dtype.
     """
     if dtype not in TYPES:
-        raise TypeError(f"NCCL has no type for {dtype}: convert the values, or use train.transport mpi")
+        raise TypeError(f"NCCL does not support {dtype}: convert the values, or use train.transport mpi")
     return TYPES[dtype]
 
 
@@ -182,7 +182,7 @@ def find_operation(op: MPI.Op) -> int:
     for operation, number in OPERATIONS:
         if op == operation:
             return number
-    raise ValueError("NCCL reduces by sum, product, minimum and maximum only: use train.transport mpi")
+    raise ValueError("NCCL supports only sum, product, minimum and maximum: use train.transport mpi")
 
 
 def load() -> Any:
@@ -196,11 +196,11 @@ def load() -> Any:
     try:
         from cupy.cuda import nccl
     except ImportError as error:
-        raise UserError(f"train.transport: NCCL is used through CuPy, and that fails: {error}") from None
+        raise UserError(f"train.transport: NCCL requires CuPy, which cannot be imported: {error}") from None
     if not getattr(nccl, "available", False):
         raise UserError(
-            "train.transport: CuPy finds no NCCL: install nvidia-nccl-cu12 (CUDA 12) or nvidia-nccl-cu13 (CUDA 13), or "
-            "set train.transport to mpi"
+            "train.transport: CuPy does not find NCCL: install nvidia-nccl-cu12 (CUDA 12) or nvidia-nccl-cu13 "
+            "(CUDA 13), or set train.transport to mpi"
         )
     return nccl
 
@@ -216,8 +216,8 @@ def connect(comm: MPI.Comm) -> Communicator:
     nccl = load()
     if (version := nccl.get_version()) < _OLDEST:
         raise UserError(
-            f"train.transport: operations of several communicators of NCCL {version_text(version)} may deadlock: "
-            f"install NCCL {version_text(_OLDEST)} or later, or set train.transport to mpi"
+            f"train.transport: with NCCL {version_text(version)}, operations of several communicators may "
+            f"deadlock: install NCCL {version_text(_OLDEST)} or later, or set train.transport to mpi"
         )
     # communicators of several groups are in use at once: NCCL runs their operations in the order of the host's calls
     os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")

@@ -68,7 +68,7 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
     if request.between_nodes:
         reason = _not_between_nodes(operation, algorithm, topology)
         if reason:
-            raise ValueError(f"no {operation.value} over {topology} is encoded between nodes only: {reason}")
+            raise ValueError(f"{operation.value} over {topology} cannot be encoded only between nodes: {reason}")
         candidates = [request.laid_out(Algorithm.HIERARCHICAL, count) for count in counts]
         candidates += [request.laid_out(Algorithm.NATIVE, 1)] if algorithm is Algorithm.AUTO else []
         return _best(candidates, links, "encoded between nodes only")
@@ -89,15 +89,15 @@ def plan(request: Request, links: Links = DEFAULT) -> Plan:
 def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, feedback: bool = False) -> str | None:
     """Return why an algorithm does not support an operation on a topology, or None if it does."""
     if algorithm is Algorithm.HOMOMORPHIC and operation is not Operation.ALL_REDUCE:
-        return "it supports all-reduce only"
+        return "the algorithm supports only all-reduce"
     if operation in ROOTED:
         return None  # a chain or tree, or direct messages to the root, with any algorithm
     if algorithm is Algorithm.DOUBLING and operation is not Operation.ALL_REDUCE:
-        return "it supports all-reduce only"
+        return "the algorithm supports only all-reduce"
     if algorithm in (Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED) and not topology.regular_nodes:
-        return "it needs the same number of ranks on every node"
+        return "the algorithm requires the same number of ranks on every node"
     if feedback and algorithm in (Algorithm.RING, Algorithm.DOUBLING, Algorithm.HOMOMORPHIC):
-        return "it has no place for error feedback"
+        return "the algorithm does not support error feedback"
     return None
 
 
@@ -107,10 +107,10 @@ def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Top
         if topology.per_node == 1:
             return None
         if operation is Operation.BROADCAST:
-            return "a broadcast passes on what its root has encoded"
+            return "a broadcast forwards the data that its root has encoded"
         return "all ranks send their messages to the root in the same way"
     if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.AUTO):
-        return f"{algorithm.value} does not distinguish them from others"
+        return f"{algorithm.value} does not distinguish messages between nodes from messages within nodes"
     return refusal(operation, Algorithm.HIERARCHICAL, topology)
 
 

@@ -159,7 +159,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     last = core.bit_length() + 1
     if folded and rank % 2:
         return _step("hand over", 0, True, Combine.SUM, [PeerSpan(rank - 1, vector)], []) + _step(
-            "be given the result", last, False, Combine.REPLACE, [], [PeerSpan(rank - 1, vector)]
+            "receive the result", last, False, Combine.REPLACE, [], [PeerSpan(rank - 1, vector)]
         )
     steps = []
     if folded:

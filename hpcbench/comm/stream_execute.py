@@ -81,7 +81,9 @@ class StreamCarrier:
     def send(self, content: Any, peer: int, tag: int, *, varies: bool) -> int:
         """Add a message to the group."""
         if varies:
-            raise ValueError("a codec whose messages vary in size cannot travel over NCCL: use train.transport mpi")
+            raise ValueError(
+                "messages of a codec with variable message sizes cannot be sent over NCCL: set train.transport to mpi"
+            )
         self._sends.append((content, peer))
         return int(content.nbytes)
 

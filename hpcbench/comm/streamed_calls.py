@@ -89,7 +89,7 @@ class StreamWork(Work):
         counters, tally = self._channel.counters, self._tally
         for pending in self._pending:
             if not pending.done():
-                raise RuntimeError("a lane has ended before the codec's work on it")
+                raise RuntimeError("a lane has ended before the codec has finished on this lane")
         self._pending.clear()
         self._arrays = None
         total = max(self._seconds)
@@ -149,8 +149,8 @@ class StreamedCalls:
         """
         if not call.codec.fixed_size:
             raise ValueError(
-                f"codec {call.codec.name}: its messages vary in size, and NCCL needs their sizes before they arrive: "
-                "choose a codec of fixed size, or train.transport mpi"
+                f"codec {call.codec.name}: its messages vary in size, but NCCL needs their sizes before they "
+                "arrive: choose a codec of fixed size, or set train.transport to mpi"
             )
         place = _on_device(call.place)
 
@@ -256,5 +256,5 @@ class StreamedCalls:
 
 
 def _on_device(place: object) -> DevicePlace:
-    assert isinstance(place, DevicePlace), "NCCL carries arrays of a GPU"
+    assert isinstance(place, DevicePlace), "NCCL sends only GPU arrays"
     return place

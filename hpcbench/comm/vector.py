@@ -89,4 +89,4 @@ class Exchanged:
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
         """Raise TypeError, because an exchange has no sums."""
-        raise TypeError("an exchange sums nothing: use a reduction")
+        raise TypeError("an exchange does not sum values: use a reduction")

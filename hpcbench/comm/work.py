@@ -7,7 +7,7 @@ from hpcbench.comm.memory import Tally
 from hpcbench.comm.places import Place
 from hpcbench.comm.progress import Progress, SliceQueue
 
-NEVER_WAITED = "an operation was never waited for: its result is undefined"
+NEVER_WAITED = "wait() was never called for an operation: its result is undefined"
 
 
 class Work:

@@ -66,7 +66,10 @@ def _diagnose_runs(root: Path, output: Path | None, codec_speed: float | None, l
     ]
     if output is not None and len(diagnoses) > 1:
         cells = ", ".join(cell for cell, _ in diagnoses[:4])
-        raise UserError(f"--output {output}: the submission has several cells ({cells}): leave --output out")
+        raise UserError(
+            f"--output {output}: the submission has several cells ({cells}), but only one can be written: leave "
+            "--output out"
+        )
     for cell, diagnosis in diagnoses:
         if cell:
             print(f"{cell}:")
@@ -85,7 +88,10 @@ def print_answer(directory: Path, groups: Path | None) -> None:
         File that contains the dimensions of groups.
     """
     paths = sorted(directory.glob("*.json*"))
-    lines = ["no diagnosis: it needs 8 steps of a torch.optim optimizer, and a program that does not use the profiler"]
+    lines = [
+        "no diagnosis is possible: a diagnosis requires 8 steps of a torch.optim optimizer, and a program that does "
+        "not use the profiler"
+    ]
     if paths:
         traces = [read_rank(path, lambda done, size: None) for path in paths]
         lines = answer(diagnose(traces, load_groups(groups)))
@@ -104,9 +110,9 @@ def check_options(
         An option is wrong.
     """
     if codec_speed is not None and not codec_speed > 0:
-        raise UserError(f"--codec-speed {codec_speed:g}: must be a speed in GB/s of values, above 0")
+        raise UserError(f"--codec-speed {codec_speed:g}: must be above 0, in GB/s of values")
     if link_gbit is not None and not 0 < link_gbit < math.inf:
-        raise UserError(f"--link {link_gbit:g}: must be the bandwidth of a rank's link in Gbit/s, above 0")
+        raise UserError(f"--link {link_gbit:g}: must be above 0, the bandwidth of a rank's link in Gbit/s")
     if output is not None and resolve_format(None, output) == "html":
         need_matplotlib("a page")
     return read_groups(patterns)
@@ -143,7 +149,9 @@ def read_groups(patterns: Sequence[str]) -> Groups:
             groups.append(GroupPattern.model_validate({"match": match, "dimension": dimension}))
         except ValidationError:
             dimensions = ", ".join(get_args(Meaning))
-            raise UserError(f"--group {pattern}: needs a regular expression, and a dimension of {dimensions}") from None
+            raise UserError(
+                f"--group {pattern}: give a regular expression, and one of the dimensions {dimensions}"
+            ) from None
     return Groups(groups=groups)
 
 

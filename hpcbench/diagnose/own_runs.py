@@ -51,8 +51,8 @@ def diagnose_submission(root: Path, codec_speed: float | None = None) -> list[tu
             diagnoses[cell] = _diagnose(measures, codec_speed)
     if not diagnoses:
         raise UserError(
-            f"{root}: no run with `algorithm: native` has completed and logged the time of its calls: for a program, "
-            "use `hpcbench diagnose --run -- COMMAND`"
+            f"{root}: no run with `algorithm: native` has completed and logged the time of its calls: to diagnose "
+            "a program, use `hpcbench diagnose --run -- COMMAND`"
         )
     return list(diagnoses.items())
 

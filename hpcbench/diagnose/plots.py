@@ -30,9 +30,10 @@ def figures(diagnosis: Diagnosis) -> list[Figure]:
             loads, traced = [row.load for row in rows], 8e-9 * max(bandwidths)
             draw = partial(_draw_gains, loads, 1e6 * diagnosis.step_seconds, diagnosis.codec_speed, traced)
             caption = (
-                "The line marks the traced bandwidth. Hidden transfers stay hidden up to the time that they have now."
+                "The line marks the traced bandwidth. Hidden transfers stay hidden as long as they take no "
+                "longer than in the trace."
             )
-            drawn.append(Figure(f"gain-{dimension.lower()}", f"{dimension}: gain over bandwidth", caption, draw))
+            drawn.append(Figure(f"gain-{dimension.lower()}", f"{dimension}: gain by bandwidth", caption, draw))
     return drawn
 
 
@@ -72,6 +73,6 @@ def _draw_gains(loads: Sequence[Load], step_us: float, gb_per_s: float, traced: 
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel("bandwidth of a rank / Gbit/s")
-    axes.set_ylabel("step time over the shortest possible one")
+    axes.set_ylabel("step time / shortest possible step time")
     axes.set_ylim(0.5, min(10.0, axes.get_ylim()[1]))
     axes.legend()

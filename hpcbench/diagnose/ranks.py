@@ -28,15 +28,18 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
     for trace in traces:
         if trace.world != traces[0].world:
             raise UserError(
-                f"{trace.path}: belongs to a job with {trace.world or 'unknown'} ranks, but "
-                f"{traces[0].path} to one with {traces[0].world or 'unknown'}: give traces of one job"
+                f"{trace.path}: the number of ranks is {trace.world or 'unknown'}, but in {traces[0].path} it is "
+                f"{traces[0].world or 'unknown'}: give traces of the same job"
             )
         if trace.rank is None:
             if len(traces) > 1:
                 raise UserError(f"{trace.path}: the trace does not contain its rank: give only this trace")
             continue
         if trace.rank in by_rank:
-            raise UserError(f"{trace.path}: rank {trace.rank}, as {by_rank[trace.rank].path}: give each rank once")
+            raise UserError(
+                f"{trace.path}: belongs to rank {trace.rank}, as does {by_rank[trace.rank].path}: give one trace per "
+                "rank"
+            )
         by_rank[trace.rank] = trace
 
 

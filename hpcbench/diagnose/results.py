@@ -60,7 +60,7 @@ def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
         _scaled("ms", lambda row: row.seconds, 1e3, "Time within calls."),
         _scaled("exposed ms", lambda row: row.exposed, 1e3, "Time that no computation covers."),
         _scaled("waiting ms", lambda row: row.waiting, 1e3, "Time until the last rank began the call."),
-        _scaled("Gbit/s", lambda row: row.bandwidth, 8e-9, "Bytes on the wire of a rank over the time of transfer."),
+        _scaled("Gbit/s", lambda row: row.bandwidth, 8e-9, "Bytes on the wire of a rank divided by the transfer time."),
     ]
     if link := diagnosis.link_gbit:
         share = "Bytes on the wire divided by the capacity of the link (--link) in that time."
@@ -75,7 +75,7 @@ def tabulate_gains(diagnosis: Diagnosis) -> Table | None:
     exposed = diagnosis.by_dimension()
     fields: list[Field[str]] = [
         text_column("dimension", lambda dimension: dimension),
-        figure_column("exposed", exposed.__getitem__, percent, help="Part of the step."),
+        figure_column("exposed", exposed.__getitem__, percent, help="Fraction of the step."),
         *(_gain_column(diagnosis, codec.name) for codec in (*CODECS, FREE)),
         figure_column("int8 below Gbit/s", _break_even(diagnosis), help="Bandwidth per rank below which int8 pays."),
     ]
@@ -92,7 +92,7 @@ def _gain_column(diagnosis: Diagnosis, codec: str) -> Field[str]:
         return quantity(gain.factor if gain else None, "{:.2f}x".format)
 
     name = codec.replace(" ", "_")
-    return Column(name, codec, help="Step time over the shortest possible one."), entry
+    return Column(name, codec, help="Step time divided by the shortest possible step time."), entry
 
 
 def _break_even(diagnosis: Diagnosis) -> Callable[[str], float | None]:

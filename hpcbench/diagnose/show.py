@@ -28,28 +28,32 @@ def notes(diagnosis: Diagnosis) -> list[str]:
         return lines
     if diagnosis.steps is None:
         lines.append(
-            f"The trace does not name its steps: all figures are for {diagnosis.step_seconds:.3g} s. Call step() of the"
-            " profiler after each step."
+            f"The trace does not mark steps, so all figures are for {diagnosis.step_seconds:.3g} s: call step() "
+            "of the profiler after each step."
         )
     if diagnosis.has_waiting:
         waiting = sum(row.exposed_waiting or 0.0 for row in diagnosis.rows) / diagnosis.step_seconds
         if waiting >= _LEAST:
             part = _percent(waiting)
-            lines.append(f"{part} of the step is exposed waiting for late ranks. Compression does not shorten it.")
+            lines.append(f"{part} of the step is exposed waiting for late ranks, which compression does not shorten.")
         if diagnosis.world and len(diagnosis.paths) < diagnosis.world:
             lines.append(
-                f"Traces of {len(diagnosis.paths)} of {diagnosis.world} ranks: waiting for others counts as transfer."
+                f"Only {len(diagnosis.paths)} of {diagnosis.world} ranks have traces: waiting for the other ranks "
+                "counts as transfer."
             )
     elif not diagnosis.from_traces:
-        lines.append("Waiting for late ranks and a pipeline's bubble count as transfer: the gains are upper bounds.")
+        lines.append(
+            "Waiting for late ranks and the pipeline's bubble count as transfer, so the gains are upper bounds."
+        )
     elif diagnosis.world != 1:
         lines.append(
-            "Waiting for late ranks counts as transfer, so that the gains are upper bounds: give the traces of several"
-            " ranks to separate the two."
+            "Waiting for late ranks counts as transfer, so the gains are upper bounds: to separate waiting from "
+            "transfer, give the traces of several ranks."
         )
     unknown = {row.kind.description for row in diagnosis.rows if row.kind.dimension == UNKNOWN}
     lines += [
-        f"The dimension of group {description!r} is unknown: name it with --group {description!r}=DP (or TP, PP, ...)."
+        f"The dimension of group {description!r} is unknown: set the dimension with --group {description!r}=DP "
+        "(or TP, PP, ...)."
         for description in sorted(unknown - {""})
     ]
     if "" in unknown:
@@ -95,8 +99,8 @@ def _gain(diagnosis: Diagnosis) -> str:
 def _break_even(gain: Gain, diagnosis: Diagnosis) -> str:
     if gain.break_even is None:
         return ""
-    link = f", and the link has {diagnosis.link_gbit:g}" if diagnosis.link_gbit else ""
-    return f"; it pays below {gain.break_even:.3g} Gbit/s per {'GPU' if diagnosis.is_gpu else 'rank'}{link}"
+    link = f", and the link has {diagnosis.link_gbit:g} Gbit/s" if diagnosis.link_gbit else ""
+    return f"; int8 pays below {gain.break_even:.3g} Gbit/s per {'GPU' if diagnosis.is_gpu else 'rank'}{link}"
 
 
 def _name_dimension(dimension: str) -> str:

@@ -70,13 +70,15 @@ class TraceFile:
             raise UserError(f"{self.path}: {_explain_end(n_events)}") from None
         except (ijson.JSONError, UnicodeDecodeError) as error:
             fault = " ".join(str(error).split())[:60]
-            raise UserError(f"{self.path}: not JSON ({fault}): expected a trace of torch.profiler") from None
+            raise UserError(f"{self.path}: is not JSON ({fault}): give a trace of torch.profiler") from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(f"{self.path}: the gzip data is damaged ({error}): copy the file again") from None
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror or error}") from None
         if not begun:
-            raise UserError(f"{self.path}: no 'traceEvents': not a trace of torch.profiler (export_chrome_trace)")
+            raise UserError(
+                f"{self.path}: contains no 'traceEvents': give a trace of torch.profiler (export_chrome_trace)"
+            )
 
     def _read_chunks(self) -> Iterator[bytes]:
         size = self.path.stat().st_size
@@ -95,7 +97,9 @@ class TraceFile:
         events = _EVENTS.search(head)
         if events is None:
             if len(head) > _MOST_HEADER:
-                raise UserError(f"{self.path}: no 'traceEvents' within the first 16 MiB: not a trace of torch.profiler")
+                raise UserError(
+                    f"{self.path}: contains no 'traceEvents' in the first 16 MiB: give a trace of torch.profiler"
+                )
             return False
         members = head[: events.start()].strip().rstrip(b",") + b"}"
         try:
@@ -108,8 +112,8 @@ class TraceFile:
 
 def _explain_end(n_events: int) -> str:
     return (
-        f"the file ends or is damaged after {n_events} events: was the program stopped while it wrote the trace?"
-        " Export it again"
+        f"the file is truncated or damaged after {n_events} events: export the trace again, and check that the "
+        "program is not stopped while writing the trace"
         if n_events
-        else "the file ends before its first event, or is not JSON: expected a trace of torch.profiler"
+        else "the file ends before its first event, or is not JSON: give a trace of torch.profiler"
     )

@@ -58,7 +58,7 @@ class Mesh:
         places: Places | None = None,
     ) -> None:
         if comm.size != layout.ranks:
-            raise ValueError(f"the layout needs {layout.ranks} ranks, the communicator has {comm.size}")
+            raise ValueError(f"the layout needs {layout.ranks} ranks, but the communicator has {comm.size}")
         self.layout = layout
         self.rank = comm.rank
         self.places = shared = places or Places()

@@ -118,12 +118,12 @@ class OnDemand:
                     missed.pop(id(parameter), None)
         if missed:
             raise ValueError(
-                f"{next(iter(missed.values()))} belongs to no unit of the model, so it would never be gathered"
+                f"{next(iter(missed.values()))} does not belong to any unit of the model, so it would never be gathered"
             )
         for entry in self._entries.values():
             users = [stack for stack in stacks if any(homes[id(p)] is entry for p in stack.parameters())]
             if len(users) > 1 and len(entry.bucket.slots) > 1:
-                raise ValueError("a bucket holds parameters of two stacks: make separate buckets for each stack")
+                raise ValueError("a bucket contains parameters of two stacks: create separate buckets for each stack")
 
     def give(self, piece: Piece, source: Tensor) -> None:
         """Set the tensor that this rank sends in the next gather."""

@@ -54,8 +54,8 @@ class OneBitAdam(DataParallel):
         self._overlap = overlap and mesh.dp.size > 1
         if freeze_step < 1:
             raise ValueError(
-                f"freeze_step {freeze_step}: 1-bit Adam needs the variance of at least "
-                "one gradient: set it to 1 or more"
+                f"freeze_step {freeze_step}: 1-bit Adam needs the variance of at least one gradient: set "
+                "freeze_step to 1 or more"
             )
         self._freeze_step = freeze_step
         self._momenta = policy.channel(Dimension.DP, Phase.STEP, MessageKind.OPTIM)
@@ -110,7 +110,8 @@ class OneBitAdam(DataParallel):
         """
         if clip:
             raise ValueError(
-                f"clip {clip}: 1-bit Adam has no norm of the mean gradient, so it cannot clip: set clip to 0"
+                f"clip {clip}: 1-bit Adam does not compute the norm of the mean gradient and cannot clip "
+                "gradients: set clip to 0"
             )
         if not self.frozen:
             super().step(lr=lr, clip=clip, norm=norm)

@@ -131,7 +131,10 @@ def _record_shards(
         layer_name, _, attribute = name.rpartition(".")
         word = _word(layer_name, table)
         if word is None:
-            raise ValueError(f"{name}: the model's table of tensor parallelism does not contain {layer_name}: add it")
+            raise ValueError(
+                f"{name}: the model's table of tensor parallelism does not contain {layer_name}: add the layer to the "
+                "table"
+            )
         cuts = grid.cuts(word, attribute)
         alike = grid.list_sharing_axes(cuts)
         records[name] = Shard(

@@ -179,7 +179,9 @@ def load(pieces: Iterable[Piece], saved: dict[str, dict[str, Any]], *, updates: 
         for _, part, owned in piece.parts():
             state = saved[owned.name]
             if state["start"] != owned.start:
-                raise ValueError(f"{owned.name}: the optimizer's state begins at element {state['start']}")
+                raise ValueError(
+                    f"{owned.name}: the optimizer's state begins at element {state['start']}, not {owned.start}"
+                )
             for name, values in piece.states.items():
                 values[part] = state[name].to(values.device)
 

@@ -64,11 +64,11 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
         There is only one chunk, or the number of micro-batches is not a multiple of the number of stages.
     """
     if chunks < 2:
-        raise ValueError("schedule interleaved needs at least two chunks per stage: use 1f1b for one")
+        raise ValueError("schedule interleaved needs at least two chunks per stage: for one chunk, use 1f1b")
     if microbatches % stages:
         raise ValueError(
-            f"schedule interleaved needs a multiple of {stages} micro-batches, not {microbatches}:"
-            " use 1f1b, or another number"
+            f"schedule interleaved needs a multiple of {stages} micro-batches, not {microbatches}: use 1f1b, or "
+            "change the number of micro-batches"
         )
     forwards = list(forward_only(stage, stages, microbatches, chunks))
     backwards = [Action("backward", action.microbatch, chunks - 1 - action.chunk) for action in forwards]
@@ -101,7 +101,7 @@ Schedules without a flush use 1F1B over the micro-batches of all steps (`hpcbenc
 
 def _one_chunk(name: str, chunks: int) -> None:
     if chunks != 1:
-        raise ValueError(f"schedule {name} has one chunk per stage, not {chunks}: use interleaved")
+        raise ValueError(f"schedule {name} supports one chunk per stage, not {chunks}: use interleaved")
 
 
 def _alternating(forwards: list[Action], backwards: list[Action], *, warmup: int) -> Iterator[Action]:

@@ -118,8 +118,8 @@ class ServerShard:
         """
         if push.clock != self.clocks[push.worker]:
             raise TransitError(
-                f"worker {push.worker} pushes its gradient {push.clock}, and {self.clocks[push.worker]} have come: a "
-                "push was lost or has come twice; this run's results are void"
+                f"worker {push.worker} pushes gradient {push.clock}, but {self.clocks[push.worker]} of its "
+                "gradients have arrived: a push was lost or arrived twice, so this run's results are invalid"
             )
         self.clocks[push.worker] += 1
         self._record(TraceEntry("push", push.worker, push.clock, push.version, self.updates))

@@ -156,7 +156,7 @@ class StreamPipeline(Pipeline):
             arrived = self._arrived or self._await(i, self._room)
             self._arrived = None
             if arrived.i != i:
-                raise TransitError(f"stage {self._stage} expects micro-batch {i}, and {arrived.i} has come")
+                raise TransitError(f"stage {self._stage} expects micro-batch {i}, but {arrived.i} has arrived")
             source, entered = arrived.values, arrived.entered
             source.requires_grad_(True)
         follows = self._stream.vertical or self._stream.double

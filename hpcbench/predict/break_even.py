@@ -81,9 +81,9 @@ def find_break_even(*, local: float, network_bytes: float, baseline_local: float
 
 
 def _describe(gain: float, at: float, surely: bool) -> str:
-    limit = "" if at in (0.0, math.inf) else f": it pays below {at * 8e-9:.3g} Gbit/s per node"
+    limit = "" if at in (0.0, math.inf) else f": the scheme pays below {at * 8e-9:.3g} Gbit/s per node"
     if abs(gain) < EQUAL:
         return f"as fast as the baseline{limit}"
     if gain < 0:
-        return f"compression {'loses' if surely else 'may lose'} here{limit or ': it saves nothing on the network'}"
+        return f"compression {'loses' if surely else 'may lose'} here{limit or ': no bytes are saved on the network'}"
     return f"{'wins' if surely else 'may win'} by {100 * gain:.1f} %{limit}"

@@ -42,7 +42,7 @@ def predict_study(
     loaded = load_study(study, list(sets))
     name = site or loaded.study.site
     if name is None:
-        raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
+        raise UserError(f"{loaded.document.name}: no site is set: add `site:` to the study, or give --site")
     place, _ = load_site(name, "--site" if site else loaded.document.where(("site",)))
     runs = expand(loaded, place.capacity, offer(place))
     runs = choose(runs, only) if only is not None else runs
@@ -109,7 +109,7 @@ def predict_runs(
             try:
                 scaled = workload if count == run.size.layout.ranks else scale_to_ranks(workload, count)
             except ValueError as error:
-                raise UserError(f"--ranks {count}: {error}: give another number") from None
+                raise UserError(f"--ranks {count}: {error}: give a multiple") from None
             cells.setdefault((cell, count), []).append((run.scheme_name, scaled))
     lesson = _lesson(place, measured_tables, measured)
     predictions: list[Prediction] = []
@@ -127,7 +127,7 @@ def predict_runs(
         raise UserError(
             refused[0]
             if refused
-            else "--only: matches no run of repeat 1, and other repeats are not predicted: leave the repeat out"
+            else "--only: matches no run of repeat 1, but only repeat 1 is predicted: leave the repeat out"
         )
     about = {
         "schema": SCHEMA,
@@ -161,8 +161,8 @@ def _lesson(place: Site, measured_tables: tables.MeasuredTables, directory: Path
     runs = find_runs(directory, place.site)
     if not runs and not measured_tables.names:
         raise UserError(
-            f"--measured {directory}: holds neither {tables.PRODUCTS} nor {tables.NETWORK}, nor completed runs on "
-            f"{place.site}: see `hpcbench bench gemm`"
+            f"--measured {directory}: contains neither {tables.PRODUCTS} nor {tables.NETWORK}, nor completed runs "
+            f"on {place.site}: create the tables with `hpcbench bench gemm` and `hpcbench bench network`"
         )
     return calibrate(runs, lambda workload: _measured_machine(place, workload, measured_tables))
 

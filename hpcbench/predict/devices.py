@@ -79,5 +79,5 @@ def assume_cpu(cores: int, memory_bytes: float | None) -> DeviceSpec:
         constants.CPU_BYTES_PER_S_A_CORE * cores,
         constants.CPU_BYTES_PER_S_A_CORE * cores / 2,
         InputBasis.ASSUMED,
-        "assumed: measure with `hpcbench bench gemm`",
+        "assumed: to measure, run `hpcbench bench gemm`",
     )

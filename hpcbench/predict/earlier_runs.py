@@ -91,15 +91,15 @@ class Calibration:
         if not self.runs:
             return []
         lines = [
-            f"{self.runs} earlier runs: computation took {self.work:.2f} times the time from the "
-            "tables, waiting for messages "
-            f"{self.waiting:.2f} times."
+            f"{self.runs} earlier runs: computation took {self.work:.2f} times the time from the tables, and "
+            f"waiting for messages took {self.waiting:.2f} times the predicted time."
         ]
-        for name, errors in (("the tables alone", self.before), ("the calibration by the other runs", self.after)):
+        for name, errors in (("the tables alone", self.before), ("a calibration from the other runs", self.after)):
             if errors:
                 sizes = [abs(error) * 100 for error in errors]
                 lines.append(
-                    f"Their step times by {name}: mean error {statistics.mean(sizes):.1f} %, worst {max(sizes):.1f} %."
+                    f"Errors of their step times with {name}: mean {statistics.mean(sizes):.1f} %, worst "
+                    f"{max(sizes):.1f} %."
                 )
         return lines
 

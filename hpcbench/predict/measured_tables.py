@@ -60,7 +60,7 @@ def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredT
     """
     if directory is None or not directory.is_dir():
         if asked_for:
-            raise UserError(f"--measured {directory}: not a directory. Create one with `hpcbench bench gemm`")
+            raise UserError(f"--measured {directory}: is not a directory: create the tables with `hpcbench bench gemm`")
         return MeasuredTables()
     products, network, cores = (_read_table(directory / name) for name in (PRODUCTS, NETWORK, CORES))
     return MeasuredTables(directory, products, network, cores)
@@ -72,9 +72,9 @@ def _read_table(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}. Measure again with `hpcbench bench`") from None
+        raise UserError(f"{path}: {error}: measure again with `hpcbench bench`") from None
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-        raise UserError(f"{path}: was written by another version. Measure again with `hpcbench bench`")
+        raise UserError(f"{path}: was written by another version: measure again with `hpcbench bench`")
     return raw
 
 
@@ -94,7 +94,8 @@ def apply_tables(machine: Machine, measured: MeasuredTables, precision: str) -> 
             machine, speeds = _with_network(machine, measured.network, measured.cores)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{measured.directory}: a table lacks {error}. Measure again with `hpcbench bench gemm` and `network`"
+            f"{measured.directory}: a table does not contain {error}: measure again with `hpcbench bench gemm` "
+            "and `hpcbench bench network`"
         ) from None
     return machine, speeds
 

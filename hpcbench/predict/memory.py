@@ -116,8 +116,8 @@ def suggest_remedy(workload: Workload, memory: PredictedMemory) -> str:
     if train.zero < 3 and layout.replicas > 1 and layout.pp == 1:
         return f"set train.zero: {train.zero + 1}"
     if not train.offload and train.optimizer == "adamw":
-        return "set train.offload: true, or spread the model over more ranks by layout.tp or layout.pp"
-    return "spread the model over more ranks by layout.tp or layout.pp"
+        return "set train.offload: true, or spread the model over more ranks with layout.tp or layout.pp"
+    return "spread the model over more ranks with layout.tp or layout.pp"
 
 
 def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, float]], float]:

@@ -39,6 +39,6 @@ def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
         if needed.fits is False:
             raise UserError(
                 f"{run.where(('layout',))}: layout: run {run.id} needs {needed.bytes / 1e9:.1f} GB on rank "
-                f"{needed.rank} ({needed.peak}), and a GPU of {site.site} has {limit / 1e9:.0f} GB: "
+                f"{needed.rank} ({needed.peak}), but a GPU of {site.site} has {limit / 1e9:.0f} GB: "
                 f"{suggest_remedy(workload, needed)}"
             )

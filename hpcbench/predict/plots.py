@@ -62,19 +62,19 @@ def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machi
     return [
         *bars,
         _curves(
-            ("predicted-gain-bandwidth", "Gain over the bandwidth of a node's network"),
+            ("predicted-gain-bandwidth", "Gain by bandwidth of a node's network"),
             [fabric.node_bytes_per_s * factor * 8e-9 for factor in _FACTORS],
             compute_gains(machines, baseline),
             "Gbit/s per node",
         ),
         _curves(
-            ("predicted-gain-ranks", "Gain over ranks, with constant tokens per replica"),
+            ("predicted-gain-ranks", "Gain by number of ranks, with constant tokens per replica"),
             [ranks * scale for scale in _SCALES],
             compute_gains(more_ranks, baseline),
             "ranks",
         ),
         _curves(
-            ("predicted-gain-tokens", "Gain over tokens per replica"),
+            ("predicted-gain-tokens", "Gain by tokens per replica"),
             [tokens * scale for scale in _SCALES],
             compute_gains(more_tokens, baseline),
             "tokens per replica and step",

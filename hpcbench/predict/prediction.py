@@ -130,7 +130,7 @@ def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
     if ranks % replica or ranks < replica:
         names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")
         sizes = " x ".join(str(getattr(layout, name)) for name in names)
-        raise ValueError(f"{ranks} ranks are not a multiple of {' x '.join(names)} = {sizes} = {replica}")
+        raise ValueError(f"{ranks} is not a multiple of {' x '.join(names)} = {sizes} = {replica}")
     dp = ranks // replica
     batch = workload.train.global_batch // layout.dp * dp
     return replace(

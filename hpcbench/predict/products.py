@@ -68,7 +68,7 @@ def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units
         `points` is empty.
     """
     if not points:
-        raise ValueError("no measured product to interpolate between")
+        raise ValueError("no measured products to interpolate between")
     x, y, z = math.log(m), math.log(n), math.log(k)
     near = sorted(((math.log(p.m) - x) ** 2 + (math.log(p.n) - y) ** 2 + (math.log(p.k) - z) ** 2, p) for p in points)[
         :_NEIGHBOURS

@@ -117,7 +117,7 @@ def load_program(text: str) -> TrainingProgram:
         elif key == "shard" and value.isdecimal() and int(value):
             program = replace(program, shard=int(value))
         else:
-            raise UserError(f"--program {text}: {option!r} is not an option: use fp8 or shard=N")
+            raise UserError(f"--program {text}: unknown option {option!r}: use fp8 or shard=N")
     return replace(program, name=text)
 
 

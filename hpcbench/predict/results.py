@@ -58,7 +58,7 @@ class Predicted(Results):
         predictions, machine = self.predictions, self.machine
         title = f"{self.about['study']} on {self.about['site']}, predicted"
         misfits = (
-            f"{_name(each)}: does not fit: {suggest_remedy(each.workload, each.memory)}."
+            f"{_name(each)}: does not fit into memory: {suggest_remedy(each.workload, each.memory)}."
             for each in predictions
             if each.memory.fits is False
         )
@@ -88,13 +88,14 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
     """List the input sources and the limitations of the results, one sentence each."""
     products, fabric = about["products"], machine.fabric
     program = about["program"]
-    assumed = f" Assumed, without a source: {', '.join(program['assumed'])}." if program["assumed"] else ""
+    assumed = f" Assumed without a source: {', '.join(program['assumed'])}." if program["assumed"] else ""
     lines = [
         f"Program: {program['name']}, {program['title']}.{assumed}",
         f"Products: {products['basis']} ({products['source']}). Links: "
         f"{fabric.describe(between=False)} ({fabric.within_basis.value}), "
         f"{fabric.describe(between=True)} ({fabric.between_basis.value}).",
-        "Intervals are meant to contain 80 % of the measured times; their width comes from the errors of these inputs.",
+        "Intervals are meant to contain 80 % of the measured times. Their width follows from the errors of these "
+        "inputs.",
     ]
     lines += about["learned"]
     if about["measured"]:
@@ -109,8 +110,8 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
 def _describe_steps(predictions: Sequence[Prediction]) -> list[str]:
     """Name the schemes that treat messages differently in some steps."""
     return [
-        f"{_name(each)}: some rules have steps; the predicted step is the last one, "
-        f"{each.workload.train.steps}, and the memory that of all steps."
+        f"{_name(each)}: some rules depend on the step: times are predicted for the last step, "
+        f"{each.workload.train.steps}, and memory for all steps."
         for each in predictions
         if len(each.workload.scheme.change_steps) > 1
     ]
@@ -145,13 +146,15 @@ def _tabulate_time(predictions: Sequence[Prediction], machine: Machine) -> Table
         (Column("step_s", "step s"), lambda item: _make_interval_entry(item.time.seconds)),
         figure_column("samples/s", lambda item: item.samples_per_s.value, "{:.4g}".format),
         figure_column("TFLOPS", lambda item: item.tflops, "{:.3g}".format, help="Model FLOPS of a rank."),
-        figure_column("MFU", compute_mfu, percent, help="Model FLOPS over the device's peak."),
+        figure_column("MFU", compute_mfu, percent, help="Model FLOPS divided by the device's peak."),
         (
-            Column("gain", "gain", help="Speed over that of the baseline, minus 1."),
+            Column("gain", "gain", help="Speed divided by that of the baseline, minus 1."),
             lambda item: _make_gain(item.against),
         ),
         (
-            Column("break_even_gbit_per_s", "break-even Gbit/s", help="Bandwidth of a node below which it pays."),
+            Column(
+                "break_even_gbit_per_s", "break-even Gbit/s", help="Bandwidth of a node below which the scheme pays."
+            ),
             lambda item: _make_break_even(item.against),
         ),
         text_column("rests on", lambda item: item.time.seconds.basis.value),

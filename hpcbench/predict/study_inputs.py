@@ -51,8 +51,8 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     )
     if gpu_machine is None:
         raise UserError(
-            f"{site.site}: node.gpu: {node.gpu!r} has no table of products (V100, A100, H100, H200 and their variants "
-            "have one). Measure it with `hpcbench bench gemm`"
+            f"{site.site}: node.gpu: {node.gpu!r} has no table of matrix products (V100, A100, H100, H200 and "
+            "their variants have one): measure the table with `hpcbench bench gemm`"
         )
     return gpu_machine
 
@@ -87,4 +87,4 @@ def read_workload(
         run_contract = contract.Run.model_validate(raw)
         return make_workload(run_contract, ranks_per_node=run.size.ranks_per_node, program=program)
     except ValueError as error:
-        raise UserError(f"{run.where(('train',))}: {error}. Predict the study without this setting") from None
+        raise UserError(f"{run.where(('train',))}: {error}: predict the study without this setting") from None

@@ -225,7 +225,7 @@ def _count_elements(call: PredictedCall, place: GroupPlacement) -> int:
 def _require_numpy(scheme: str) -> None:
     if importlib.util.find_spec("numpy") is None:
         raise UserError(
-            f"scheme {scheme}: its plans need NumPy. Run `pip install numpy ml_dtypes`, or predict the baseline"
+            f"scheme {scheme}: its plans need NumPy: run `pip install numpy ml_dtypes`, or predict only the baseline"
         )
 
 

@@ -126,13 +126,16 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
         if getattr(run.train, name) != Train.model_fields[name].get_default(call_default_factory=True):
             raise ValueError(f"train.{name}: `hpcbench predict` does not cover this setting yet")
     if program is ENGINE and run.train.transport == "nccl":
-        raise ValueError("train.transport nccl: `hpcbench predict` covers hpcbench's engine over MPI only")
+        raise ValueError("train.transport nccl: `hpcbench predict` covers hpcbench's engine only over MPI")
     if changes := run.scheme.process_changes:
         raise ValueError(
-            f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems, here by {changes}"
+            f"scheme {run.scheme.name}: `hpcbench predict` does not cover other systems (set with {changes})"
         )
     if program.shard and run.layout.replicas % min(program.shard, run.layout.replicas):
-        raise UserError(f"--program {program.name}: {run.layout.replicas} replicas are not a multiple of the shard")
+        raise UserError(
+            f"--program {program.name}: {run.layout.replicas} replicas are not a multiple of shard={program.shard}: "
+            "give another shard=N"
+        )
     elements = run.model.layer_weights / run.layout.tp
     train = program.adapt(run.train, layer_elements=elements)
     return Workload(run.model, train, run.layout, ranks_per_node, run.scheme, program, run.links)

@@ -88,13 +88,13 @@ def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | Non
     if last is None:
         form = run.program.log
         what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
-        return f"its log has no step {what}: correct program.log in the study"
+        return f"the program's log has no step {what}: correct program.log in the study"
     if not run.interposed:
         return ""
     if len(ranks) < run.ranks:
         return (
-            f"{len(ranks)} of {run.ranks} ranks have reported their traffic: the program's interpreter needs hpcbench, "
-            "and torch.distributed must have been used"
+            f"{len(ranks)} of {run.ranks} ranks have reported their traffic: install hpcbench for the program's "
+            "interpreter, and make sure that the program uses torch.distributed"
         )
     rows = summed(ranks)
     if is_idle(rows, run.scheme):

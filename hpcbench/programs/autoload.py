@@ -22,4 +22,4 @@ def autoload() -> None:
 
         _started.append(start(Interposition.model_validate_json(text)))
     except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the program must run
-        print(f"hpcbench: PyTorch's calls are left alone: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"hpcbench: PyTorch's calls are not intercepted: {type(error).__name__}: {error}", file=sys.stderr)

@@ -79,8 +79,8 @@ def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torc
         device_kernels(device.index or 0)  # raise errors before any message of this group
     if group.rank() == 0 and device.type != "cpu":
         log.warning(
-            "hpcbench: encoded calls of group %r are sent over NCCL. This is experimental: no GPU has run it yet, "
-            "so compare the losses with a run without a scheme",
+            "hpcbench: encoded calls of group %r are sent over NCCL. This is experimental and has not been "
+            "tested on a GPU: compare the losses with those of a run without a scheme",
             group.group_desc,
         )
     second, name = SecondGroup(group), f"group {group.group_desc}" if group.group_desc else "a group"

@@ -53,9 +53,11 @@ def run(
         Exit status of the program, or 1 if no rank has reported counts or no call was encoded.
     """
     if not command:
-        raise UserError("no program: write it after --, such as `hpcbench run --dry -- torchrun train.py`")
+        raise UserError(
+            "no program given: write its command after --, for example `hpcbench run --dry -- torchrun train.py`"
+        )
     if scheme is None and not dry:
-        raise UserError("no scheme: --scheme naive-int8, for example, or --dry to count only")
+        raise UserError("no scheme given: add --scheme, for example --scheme naive-int8, or --dry to only count calls")
     chosen = load_scheme(scheme) if scheme else NamedScheme(name="none", algorithm="native")
     reason = explain_undecidable(chosen)
     if reason:
@@ -83,7 +85,9 @@ def record(command: Sequence[str], directory: Path) -> int:
         The command does not exist, or no rank has written a trace.
     """
     if not command:
-        raise UserError("no program: write it after --, such as `hpcbench diagnose --run -- torchrun train.py`")
+        raise UserError(
+            "no program given: write its command after --, for example `hpcbench diagnose --run -- torchrun train.py`"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     for earlier in directory.glob("rank*.json.gz"):
         earlier.unlink()
@@ -98,7 +102,11 @@ def record(command: Sequence[str], directory: Path) -> int:
     if not any(directory.glob("rank*.json.gz")):
         assert settings.trace is not None
         steps = 2 + settings.trace.wait + settings.trace.active
-        reason = f"exit status {ended.status}" if ended.status else f"it needs {steps} steps of a torch.optim optimizer"
+        reason = (
+            f"exit status {ended.status}"
+            if ended.status
+            else f"a trace requires {steps} steps of a torch.optim optimizer"
+        )
         raise UserError(f"{command[0]}: no rank has written a trace ({reason})")
     return ended.status
 
@@ -109,19 +117,22 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
     )
     if not ended.ranks:
         console.print(
-            "hpcbench: no rank has reported. Is hpcbench installed in the program's environment, and has the program "
-            "used torch.distributed?"
+            "hpcbench: no rank has reported: check that hpcbench is installed in the program's environment, and "
+            "that the program uses torch.distributed"
         )
         return
     shown = len(ended.ranks)
     console.print(f"hpcbench: calls of PyTorch's collectives on {shown} of {ended.world} ranks", style="bold")
     console.print(table(ended.ranks))
     if shown < ended.world and out is None:
-        console.print("The others were on other nodes, or were killed: --out DIR on a shared file system collects all.")
+        console.print(
+            "The other ranks were on other nodes, or were killed: to collect the counts of all nodes, give --out DIR "
+            "on a shared file system."
+        )
     for group in unknown(ended.ranks):
         console.print(
-            f"hpcbench: group {group.group!r} has no known dimension: {(group.bytes or 0) / 1e6:.3f} MB were exact; "
-            f"--groups FILE with {group.remedy}"
+            f"hpcbench: the dimension of group {group.group!r} is unknown, so {(group.bytes or 0) / 1e6:.3f} MB "
+            f"were sent exactly: give --groups FILE with {group.remedy}"
         )
     on_gpus = state_cuda(summed(ended.ranks))
     if on_gpus:

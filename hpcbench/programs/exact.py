@@ -15,34 +15,34 @@ CUDA, TORCHCOMMS = "device cuda", "torchcomms"
 
 _REASONS: dict[str, tuple[str, str]] = {
     "operation": ("never encoded", ""),
-    "type": ("no floating-point type of 16 or 32 bits", ""),
+    "type": ("not a 16- or 32-bit float type", ""),
     "complex": ("complex numbers", ""),
-    "small": ("small", "min_bytes in a groups file, if larger ones are rare"),
+    "small": ("small", "min_bytes in a groups file, if larger calls are rare"),
     "one rank": ("one rank", "start more ranks"),
-    "unknown group": ("the group has no known dimension", ""),
-    "exact group": ("asked for", ""),
-    "no codec": ("the scheme has no codec for it", "a rule for this dimension in the scheme"),
+    "unknown group": ("the dimension of the group is unknown", ""),
+    "exact group": ("dimension EXACT in the groups file", ""),
+    "no codec": ("the scheme has no codec for this dimension", "a rule for this dimension in the scheme"),
     "outside backward": ("outside a backward pass", "lossy: [sums-outside-backward], if these are gradients"),
     "parameters": ("parameters", "lossy: [parameters], if checkpoints may be lossy"),
     "functional gather": ("may be a checkpoint", "lossy: [functional-gathers], if checkpoints may be lossy"),
-    "not of data parallelism": ("no part of data parallelism", "layout in a groups file, if it is a pipeline's"),
+    "not of data parallelism": ("not part of data parallelism", "layout in a groups file, if this is pipeline traffic"),
     CUDA: (
         "on a GPU, in a group without NCCL",
         "backend nccl, or cuda: true in a groups file (experimental): pip install cupy-cuda13x or cupy-cuda12x",
     ),
     TORCHCOMMS: (
-        "carried by torchcomms, and only c10d's own NCCL is supported",
+        "sent by torchcomms, but only c10d's own NCCL is supported",
         "TORCH_DISTRIBUTED_USE_TORCHCOMMS=0",
     ),
-    "point to point over nccl": ("messages of two ranks are not encoded over NCCL", ""),
+    "point to point over nccl": ("messages between two ranks are not encoded over NCCL", ""),
     "variable size over nccl": (
-        "the size of the codec varies, and over NCCL it must be fixed",
+        "the codec's messages vary in size, but NCCL requires a fixed size",
         "a codec of fixed size, such as int8:256, fp8e4m3 or zfp:8",
     ),
-    "algorithm over nccl": ("NCCL carries no other algorithm than two-shot", "algorithm: encoded in the scheme"),
-    "auto over nccl": ("auto has no measured speeds of NCCL", "algorithm: encoded in the scheme"),
+    "algorithm over nccl": ("over NCCL, two-shot is the only algorithm", "algorithm: encoded in the scheme"),
+    "auto over nccl": ("auto has no measured speeds for NCCL", "algorithm: encoded in the scheme"),
     "between nodes over nccl": ("over NCCL, nodes are not distinguished", "a rule without between_nodes"),
-    PLAN: ("PyTorch's own is faster, or there is one node", ""),
+    PLAN: ("PyTorch's collective is faster, or there is one node", ""),
     "between nodes": ("only plans of a group distinguish nodes", ""),
 }
 """Reasons why calls were not encoded. Each reason has a description and a possible remedy."""
@@ -69,15 +69,15 @@ def is_idle(rows: Sequence[dict[str, Any]], scheme: Scheme) -> bool:
 def state_idle(name: str, rows: Sequence[dict[str, Any]]) -> str:
     """Return a message for a run in which no call was encoded."""
     most = max(rows, key=lambda row: int(row["call_bytes"]), default=None)
-    reason = f": most of its bytes were exact ({explain(most['why'])})" if most else ""
-    return f"no call was encoded, so that scheme {name} has changed nothing{reason}"
+    reason = f": most bytes were sent exactly ({explain(most['why'])})" if most else ""
+    return f"no call was encoded, so scheme {name} has changed nothing{reason}"
 
 
 def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
     """Return a message if GPU calls were not encoded because they had no carrier, or None."""
     totals = {why: sum(int(row["call_bytes"]) for row in rows if row["why"] == why) for why in (CUDA, TORCHCOMMS)}
     parts = [f"{nbytes / 1e6:.3f} MB were {explain(why)}" for why, nbytes in totals.items() if nbytes]
-    return f"tensors on GPUs stayed exact: {'; '.join(parts)}" if parts else None
+    return f"tensors on GPUs were sent exactly: {'; '.join(parts)}" if parts else None
 
 
 def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:

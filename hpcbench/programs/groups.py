@@ -227,8 +227,8 @@ class GroupCalls:
                 return None
             raise RuntimeError(
                 f"hpcbench: rank {self._ranks[self._group.rank()]} receives from any source in group "
-                f"{self.description!r}, but `layout` of the groups file needs both ranks of a message: receive from a "
-                "named rank, or leave `layout` out"
+                f"{self.description!r}, but `layout` in the groups file requires that both ranks of a message are "
+                "known: receive from a specific rank, or leave `layout` out"
             )
         ranks = self._ranks[self._group.rank()], self._ranks[peer]
         return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)

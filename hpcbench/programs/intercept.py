@@ -54,7 +54,7 @@ class Interception:
         version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
         if version < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise UserError(f"torch {torch.__version__}: hpcbench run needs torch {oldest} or later: upgrade it")
+            raise UserError(f"torch {torch.__version__}: hpcbench run needs torch {oldest} or later: upgrade torch")
         self.account = Account()
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
@@ -104,7 +104,7 @@ class Interception:
         try:
             self.account.write(Path(self._settings.out))
         except OSError as error:
-            log.warning("hpcbench: the traffic counts of this rank are lost: %s", error)
+            log.warning("hpcbench: the traffic counts of this rank cannot be written: %s", error)
         self.remove()
 
     def _stepped(self, *about: object) -> None:

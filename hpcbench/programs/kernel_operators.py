@@ -174,8 +174,7 @@ def device_kernels(number: int) -> DeviceKernels:
             device = cuda()
         except (ImportError, RuntimeError) as error:
             raise RuntimeError(
-                f"hpcbench: encoded calls on a GPU are not possible on this rank: {error}, in the environment of the "
-                "program"
+                f"hpcbench: this rank cannot encode calls on its GPU: {error} (in the environment of the program)"
             ) from error
     return DeviceKernels(device, lambda tensor: int(torch.cuda.current_stream(tensor.device).cuda_stream))
 
@@ -197,15 +196,16 @@ def _require(fits: bool, message: str) -> None:
 
 def _fake_encode(values: Any, wire: Any, residual: Any, codec: str, sent: Any, seed: int) -> None:
     room = count_wire_bytes(codec, values.numel(), sent)
-    _require(wire.dtype == torch.uint8 and wire.numel() >= room, f"{codec} needs {room} bytes, not {wire.numel()}")
-    _require(residual is None or residual.numel() == values.numel(), "the residual has another size than the values")
+    _require(
+        wire.dtype == torch.uint8 and wire.numel() >= room,
+        f"{codec} needs {room} bytes, but the wire has {wire.numel()}",
+    )
+    _require(residual is None or residual.numel() == values.numel(), "the residual and the values differ in size")
 
 
 def _fake_decode(wire: Any, out: Any, codec: str, sent: Any, accumulate: bool) -> None:
     nbytes = count_wire_bytes(codec, out.numel(), sent)
-    _require(
-        wire.numel() == nbytes, f"{wire.numel()} bytes are not {out.numel()} values of {codec}, which has {nbytes}"
-    )
+    _require(wire.numel() == nbytes, f"{out.numel()} values of {codec} have {nbytes} bytes, not {wire.numel()}")
 
 
 def _fake_add_encode(wire: Any, local: Any, out: Any, codec: str, seed: int) -> None:

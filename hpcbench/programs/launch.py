@@ -50,7 +50,9 @@ def launch(command: Sequence[str], settings: Interposition) -> Ended:
         The command does not exist, or the library to preload does not exist.
     """
     if not settings.scheme.setup and shutil.which(command[0]) is None:  # setup lines may define the command
-        raise UserError(f"{command[0]}: no such command: give the whole command after --, such as -- torchrun train.py")
+        raise UserError(
+            f"{command[0]}: no such command: give the whole command after --, for example -- torchrun train.py"
+        )
     out = Path(settings.out)
     for earlier in out.glob("rank-*.json"):
         earlier.unlink()

@@ -65,7 +65,7 @@ class Log:
                 stream.writelines(f"{event.to_line()}\n" for event in log_events)
         except OSError as error:
             raise UserError(
-                f"--log {shown_path(self._path)}: {error.strerror}: name a file in a directory that can be written"
+                f"--log {shown_path(self._path)}: {error.strerror}: give a file in a writable directory"
             ) from None
 
 

@@ -33,7 +33,10 @@ class MeshNames:
     def watch(self) -> None:
         """Inspect each new mesh from now on."""
         if _MAKES_GROUP not in vars(DeviceMesh):
-            log.warning("hpcbench: this PyTorch does not report the names of meshes over all ranks: use a groups file")
+            log.warning(
+                "hpcbench: this version of PyTorch does not report the names of meshes over all ranks: give their "
+                "dimensions in a groups file"
+            )
             return
         self._real = {name: vars(DeviceMesh)[name] for name in ("__init__", _MAKES_GROUP)}
         init, makes_group = self._real["__init__"], getattr(DeviceMesh, _MAKES_GROUP)

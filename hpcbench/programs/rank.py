@@ -83,7 +83,8 @@ def meeting_point(path: Path, *, first: bool, one_node: bool) -> tuple[str, int]
             return str(address["host"]), int(address["port"])
         time.sleep(0.05)
     raise UserError(
-        f"{path}: is not there after {_PATIENCE_S:.0f} s: has the first rank started, and is this the same disk?"
+        f"{path}: does not exist after {_PATIENCE_S:.0f} s: check that the first rank has started, and that all "
+        "nodes share this file system"
     )
 
 
@@ -101,7 +102,7 @@ def prepared(
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
     planned = run.ranks if run.program.start == "rank" else nodes
     if size != planned:
-        raise UserError(f"{path}: the launcher has started {size} processes, but {planned} were planned")
+        raise UserError(f"{path}: the launcher has started {size} processes, but {planned} were requested")
     host, port = meeting_point(path.parent / f"meeting-{meeting}.json", first=rank == 0, one_node=nodes == 1)
     values: dict[str, object] = {
         "seed": run.program.seed,

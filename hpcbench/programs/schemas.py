@@ -57,10 +57,10 @@ def strange(name: str, schema: Any) -> str | None:
     """Return how an operator differs from the expected schema, or None if it matches."""
     names = tuple(argument.name for argument in schema.arguments)
     if names != ARGUMENTS[name]:
-        return f"c10d.{name} has arguments {', '.join(names)}, and {', '.join(ARGUMENTS[name])} were expected"
+        return f"c10d.{name} has arguments {', '.join(names)}, but {', '.join(ARGUMENTS[name])} were expected"
     expected = 1 + (name in GIVE_VALUES)
     if len(schema.returns) != expected:
-        return f"c10d.{name} has {len(schema.returns)} results, and {expected} were expected"
+        return f"c10d.{name} has {len(schema.returns)} results, but {expected} were expected"
     return None
 
 

@@ -75,7 +75,7 @@ class StreamedGroup(CallCarrier):
 
     def plain_group(self) -> dist.ProcessGroup:
         """Raise an error, because this carrier leaves no planned call to PyTorch."""
-        raise NotImplementedError("calls over whole collectives are decided without the other ranks")
+        raise NotImplementedError("calls that use whole collectives are decided without the other ranks")
 
     def all_gather(
         self, outs: Sequence[torch.Tensor], srcs: Sequence[torch.Tensor], channel: Channel, row: CallCounts
@@ -215,8 +215,9 @@ class StreamedGroup(CallCarrier):
     def _refuse_capture(self, name: str) -> None:
         if self._order.is_capturing():
             raise RuntimeError(
-                f"hpcbench: {name} of {self._name} during CUDA graph capture, which is not supported: run the program "
-                f"without CUDA graphs, or leave its calls alone with `groups: [{{match: ..., dimension: EXACT}}]`"
+                f"hpcbench: {name} of {self._name} was called during CUDA graph capture, which is not supported: "
+                "run the program without CUDA graphs, or exclude the group with `groups: [{match: ..., "
+                "dimension: EXACT}]`"
             )
 
 

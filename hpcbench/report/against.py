@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("speed_change", "now / then (95 % CI)", help="Independent samples: Welch's interval on logarithms."),
     Column("loss_old", "loss (valid) then", group=1),
     Column("loss_now", "now", group=1),
-    Column("loss_change", "now - then (95 % CI)", group=1, help="Seed by seed where the seeds are the same."),
+    Column("loss_change", "now - then (95 % CI)", group=1, help="Compared seed by seed if the seeds are the same."),
     Column("verdict", "verdict", text=True, group=1),
 )
 
@@ -96,12 +96,13 @@ _VALUES = {
 def compare_submissions(request: ReportRequest, earlier: Sequence[Section]) -> tuple[ReportRequest, bool]:
     """Convert a report request into a request for the changes. Also return whether anything got worse."""
     if len(request.sections) != 1 or len(earlier) != 1:
-        raise UserError("--against: compares one submission with one: give one directory, or logs of one study")
+        raise UserError("--against: compares exactly two submissions: give one directory, or the logs of one study")
     (new, cells), (_, cells_before) = request.sections[0], earlier[0]
     changes = list_changes(cells, cells_before, new.plan.criteria)
     if all(change.fate in ("new", "missing") for change in changes):
         raise UserError(
-            "--against: the submissions have no scheme and cell in common: give two submissions of the same study"
+            "--against: the submissions have no combination of scheme and cell in common: give two submissions "
+            "of the same study"
         )
     of_changes = ChangeRequest(request.sections, request.tables, request.output, earlier=earlier[0], changes=changes)
     return of_changes, any(change.bad for change in changes)

@@ -94,7 +94,9 @@ def list_trouble(cell: Cell) -> list[str]:
     states: Counter[str] = Counter(measures.run.state for measures in cell.runs if measures.run.state in OPEN)
     if states:
         running = states["running"]
-        lines.append(f"{running} of {len(cell.runs)} runs still running, {states.total() - running} waiting.")
+        lines.append(
+            f"{running} of {len(cell.runs)} runs are still running, and {states.total() - running} are waiting."
+        )
     return lines
 
 

@@ -54,7 +54,9 @@ def resolve_tables(wanted: str) -> tuple[str, ...]:
     for name in names:
         if name not in (*available, ALL):
             choices = ", ".join(available)
-            raise UserError(f"--tables {make_printable(name, 40)}: not a table: use {ALL}, or some of {choices}")
+            raise UserError(
+                f"--tables {make_printable(name, 40)}: is not a table: use {ALL}, or one or more of {choices}"
+            )
     return tuple(name for name in available if name in (*DEFAULT, *names))
 
 

@@ -15,7 +15,9 @@ from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
 
-SCHEME = Column("scheme", "scheme", text=True, help="Which codec works on which dimension, by its name in the study.")
+SCHEME = Column(
+    "scheme", "scheme", text=True, help="Name of the scheme in the study; a scheme assigns codecs to dimensions."
+)
 
 
 def make_scheme_column() -> Field[SchemeRow]:
@@ -94,7 +96,7 @@ class IntervalColumn:
 SPEED = IntervalColumn(
     "speed_ratio",
     CHANGE,
-    "Samples/s over the baseline's in the same pairing, with its interval.",
+    "Samples/s divided by the baseline's in the same pairing, with its interval.",
     lambda row: row.speed,
     speed_interval,
     "speed_pairs",

@@ -108,7 +108,7 @@ _LOSSES: dict[Loss | None, str] = {
     "no worse": "at a loss that is no worse",
     "better": "at a better loss",
     "worse": "at a worse loss",
-    INCONCLUSIVE: "its loss is inconclusive",
+    INCONCLUSIVE: "with an inconclusive loss",
     None: "without a loss to compare",
 }
 

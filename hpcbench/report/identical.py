@@ -36,8 +36,8 @@ def _are_close(losses: Sequence[float | None], margin: float) -> bool:
 def describe_identical(cell: Cell) -> list[str]:
     """Return one sentence per group of identical schemes."""
     return [
-        f"{', '.join(map(make_printable, schemes))} are identical here: they treat all traffic of these runs in the"
-        " same way, so that differences between them are chance"
+        f"{', '.join(map(make_printable, schemes))} are identical in these runs, because they treat all traffic "
+        "in the same way: differences between them are due to chance"
         for schemes in find_identical(cell)
     ]
 

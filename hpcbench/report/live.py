@@ -79,7 +79,7 @@ def follow(
                     break
                 sleep(_POLL)
     except KeyboardInterrupt:
-        console.print(f"No longer watching; the jobs continue: hpcbench status {root}", markup=False)
+        console.print(f"No longer watching. The jobs continue: hpcbench status {root}", markup=False)
         return 1
     return 0 if all(run.state == "completed" for run in runs) else 1
 
@@ -107,7 +107,7 @@ class _Lines:
             self._states[run.id] = run.state
             if run.state == "pending":
                 if before != "pending":
-                    self._say(elapsed, f"{run.id}: waits to continue{_describe_reason(run)}")
+                    self._say(elapsed, f"{run.id}: is waiting to continue{_describe_reason(run)}")
                     self._printed[""] = elapsed
                 continue
             if run.state == "running":
@@ -125,7 +125,7 @@ class _Lines:
         waits = all(run.state == "pending" for run in runs)
         if waits and not self._printed and not over and elapsed >= _SAY:
             self._printed[""] = elapsed
-            self._say(elapsed, "no job has started yet: `hpcbench status` shows what they wait for")
+            self._say(elapsed, "no job has started yet: `hpcbench status` shows what the jobs are waiting for")
         elif not over and not any(run.state == "running" for run in runs) and elapsed - self._last >= _SILENCE:
             pending = next((run for run in runs if run.state == "pending"), None)
             if pending is not None:

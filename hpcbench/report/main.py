@@ -48,7 +48,7 @@ def report(
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"
-        raise UserError(f"--tables: cannot be chosen with {fixed}: leave it out")
+        raise UserError(f"--tables: cannot be combined with {fixed}: leave --tables out")
     targets = _make_targets(exports)
     if plots is not None:
         need_matplotlib("--plots")
@@ -60,14 +60,14 @@ def report(
     sections = subjects.sections
     if subjects.microbenchmarks and form in ONLY_RUNS:
         path = make_printable(str(subjects.microbenchmarks[0].path))
-        raise UserError(f"--format {form}: {path} has no runs: use table, md, latex, html or json")
+        raise UserError(f"--format {form}: {path} contains no runs: use table, md, latex, html or json")
     request = ReportRequest(sections, names, output, subjects.microbenchmarks)
     bad = any(run.state in BAD for submission, _ in sections for run in submission.runs)
     bad |= any(list_broken(cells, submission.plan.thresholds) for submission, cells in sections)
     bad |= any(table.is_bad for table in subjects.microbenchmarks)
     if against is not None:
         if form in ONLY_RUNS:
-            raise UserError(f"--format {form}: not with --against: use table, md, latex, html or json")
+            raise UserError(f"--format {form}: cannot be combined with --against: use table, md, latex, html or json")
         request, bad = compare_submissions(request, read([against]).sections)
     request.show(form, output)
     if plots is not None:
@@ -107,12 +107,13 @@ def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
         print(f"hpcbench: {path}: {_describe_trace(joined['otherData'])}", file=sys.stderr)
     if not written:
         raise UserError(
-            "--trace: no run has a trace: set train.trace in the study, such as `trace: {steps: [20, 25]}`, and run it"
+            "--trace: no run has a trace: set train.trace in the study, such as `trace: {steps: [20, 25]}`, and "
+            "run the study again"
         )
 
 
 def _describe_trace(about: dict[str, float]) -> str:
-    text = f"ranks on one clock: {about['ranks']}, to {about['clock_error_us']:.0f} us"
+    text = f"ranks on a common clock: {about['ranks']}, with an error of at most {about['clock_error_us']:.0f} us"
     return f"{text}; {about['left_out']} spans were left out: trace fewer steps" if about["left_out"] else text
 
 

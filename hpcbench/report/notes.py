@@ -31,8 +31,8 @@ def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
     if not any(step < first for log, first in logs for step in log.steps):
         return []
     return [
-        "the first step line of a log that states no warm-up does not count for its speed: that step compiles, and"
-        " fills caches and buffers"
+        "if a log states no warm-up, its speed excludes the first step line: the first step compiles, and fills "
+        "caches and buffers"
     ]
 
 
@@ -44,7 +44,7 @@ def _note_uneven(runs: Sequence[Measures]) -> list[str]:
         return []
     worst = max(uneven, key=lambda name: max(uneven[name], 1 / uneven[name]))
     return [
-        f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} runs,"
-        f" most in {make_printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps stall, or there "
-        "are two typical step times; speeds use the mean"
+        f"mean and median step time differ by more than {100 * UNEVEN:.3g} % in {len(uneven)} of {len(ratios)} "
+        f"runs, most in {make_printable(worst, 80)} (mean {uneven[worst]:.3g} times the median): some steps "
+        "stall, or the steps alternate between two typical times; speeds use the mean"
     ]

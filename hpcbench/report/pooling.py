@@ -31,7 +31,7 @@ def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
             continue
         if alike:
             where = make_printable(f"{submission.root} and {alike[0][0].root}")
-            print(f"hpcbench: {where}: not pooled: their runs differ in {different[0]}", file=sys.stderr)
+            print(f"hpcbench: {where}: not pooled, because the runs differ in {different[0]}", file=sys.stderr)
         groups.append([submission])
     labels = _make_labels(submissions)
     names = [(group[0].plan.study, group[0].plan.site) for group in groups]

@@ -111,7 +111,7 @@ def describe_differing(kind: str, findings: Iterable[Finding]) -> list[str]:
             shown = [f"{' and '.join(list(values[group[0]])[:3])} ({list_some(group)})" for group in groups.values()]
             sentences.append(f"The {kind} differ in {name}: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}.")
     more = len(sentences) - _SENTENCES
-    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} further facts."] if more > 0 else [])
+    return sentences[:_SENTENCES] + ([f"The {kind} differ in {more} more facts."] if more > 0 else [])
 
 
 def strip_device_number(device: str) -> str:
@@ -271,7 +271,10 @@ def _describe_changes(root: Path | None, runs: Sequence[RunResult]) -> Iterator[
     for name, revision, dirty in _list_revisions(read_json(root / "provenance" / "submit.json")) if root else ():
         if dirty:
             place = make_printable(str(root / "provenance" / f"{name}.diff")) if root else ""
-            yield f"At submission the checkout of {name} had uncommitted changes to revision {revision[:12]}: {place}."
+            yield (
+                f"At submission, the checkout of {name} had uncommitted changes to revision {revision[:12]}: see "
+                f"{place}."
+            )
     stated: dict[str, list[str]] = {}
     for finding in list_software(runs):
         if finding.name == "revision" and finding.value.endswith("-dirty"):

@@ -59,7 +59,7 @@ def _load_run(path: Path) -> RunResult:
     except NoRunError:
         if _read_tables(path):
             raise UserError(
-                f"{make_printable(str(path))}: a table of micro-benchmarks has no scheme: give it without NAME="
+                f"{make_printable(str(path))}: tables of micro-benchmarks have no scheme: give the file without NAME="
             ) from None
         raise
 
@@ -71,8 +71,8 @@ def _read_tables(path: Path) -> list[Microbenchmark]:
     if tables and not filled:
         first = tables[0]
         raise UserError(
-            f"{make_printable(str(path))}:{first.line}: no row follows this heading of a table of {first.tool}: check "
-            "that the benchmark was not stopped, and that its rows are in this file"
+            f"{make_printable(str(path))}:{first.line}: the table of {first.tool} with this heading has no rows: "
+            "check that the benchmark was not stopped, and that its rows are in this file"
         )
     return filled
 

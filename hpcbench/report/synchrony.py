@@ -244,27 +244,35 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
     several = len({arm.group for arm in modes}) > 1
     fields: list[Field[Arm]] = [
         (
-            Column("way", "in step by", text=True, help="The schedule of a pipeline, or how replicas synchronize."),
+            Column(
+                "way", "in step by", text=True, help="Schedule of the pipeline, or synchronization of the replicas."
+            ),
             lambda arm: name(arm.way.name),
         ),
         (SCHEME, lambda arm: name(arm.scheme)),
         (
-            Column("group", "of", text=True, help="Values of the matrix that the compared ways have in common."),
+            Column("group", "of", text=True, help="Values of the matrix that the compared modes have in common."),
             lambda arm: name(arm.group if several else ""),
         ),
         (
             Column(
-                "time_to_loss_ratio", "time to loss, vs reference (95 % CI)", help=_write_help("Seconds to the loss")
+                "time_to_loss_ratio",
+                "time to loss, vs reference (95 % CI)",
+                help=_write_help("Time to the loss in seconds"),
             ),
             _make_ratio_entry,
         ),
         (Column("reached", "reached", text=True, help="Pairs in which the loss was reached."), _make_reached_entry),
         (
-            Column("time_to_loss_s", f"time ({unit.name})", help="Seconds in steps of the runs that reached the loss."),
+            Column(
+                "time_to_loss_s",
+                f"time ({unit.name})",
+                help="Time in seconds spent in steps, for the runs that reached the loss.",
+            ),
             lambda arm: quantity(arm.seconds, unit.show),
         ),
         (
-            Column("target_loss", "loss to reach", help="The reference's last loss and the margin, a mean."),
+            Column("target_loss", "loss to reach", help="Mean of the reference's last loss plus the margin."),
             lambda arm: quantity(arm.target, loss_digits),
         ),
         (
@@ -278,12 +286,17 @@ def tabulate_synchrony(submission: Submission, cells: list[Cell]) -> Table | Non
         ),
         *make_fields([WAITING], modes, lambda one, arm: arm.waiting),
         (
-            Column("waiting_change", "vs reference (95 % CI)", group=2, help=_write_help("The part waited")),
+            Column(
+                "waiting_change",
+                "vs reference (95 % CI)",
+                group=2,
+                help=_write_help("Fraction of the step spent waiting"),
+            ),
             lambda arm: estimate(arm.waiting_change, lambda change: between(change, _format_points)),
         ),
         *make_fields([STALENESS_MEAN, STALENESS_MOST], modes, lambda one, arm: one.average(arm.runs)),
     ]
-    title = "Ways to keep in step: time to a loss, waiting, staleness"
+    title = "Synchronization: time to a loss, waiting, staleness"
     return tabulate(
         "synchrony",
         title,
@@ -321,11 +334,14 @@ def _describe_rule(modes: Sequence[Arm], margin: float) -> Iterator[str]:
     bases = {arm.basis for arm in modes if arm.times}
     loss = "training loss (mean of the last steps)" if bases == {"training"} else "validation loss"
     yield (
-        f"Reference: {' and '.join(references)}, in which all wait. The loss to reach is its last {loss} plus "
-        f"{percent(margin)}, run by run of the same seed; below 1 is faster. Evaluations take no time."
+        f"Reference: {' and '.join(references)}, in which all ranks wait for each other. For each seed, the loss "
+        f"to reach is the reference's last {loss} plus {percent(margin)}. Ratios below 1 mean faster. Evaluations "
+        "take no time."
     )
     if any(arm.state == "reached in part" for arm in modes):
-        yield "If not all pairs reached the loss, the ratio is that of the others: the mode is worse than shown."
+        yield (
+            "If not all pairs reached the loss, the ratio covers only the pairs that did: the mode is worse than shown."
+        )
 
 
 def _describe_histograms(modes: Sequence[Arm]) -> Iterator[str]:

@@ -40,11 +40,13 @@ class ThresholdTest:
         wanted = " and ".join(f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None)
         value = "is not known" if self.value is None else f"is {self.value:.6g}"
         if threshold.confidence is None:
-            return f"{threshold.quantity} {value}, asked for: {wanted}"
+            return f"{threshold.quantity} {value}; the threshold is {wanted}"
         interval = self.interval
         if interval is not None and interval.low is not None and interval.high is not None:
             value += f" ({interval.low:.6g} to {interval.high:.6g})"
-        return f"{threshold.quantity} {value}, asked for: {wanted} at {100 * threshold.confidence:g} %: {self.state}"
+        return (
+            f"{threshold.quantity} {value}; the threshold is {wanted} at {100 * threshold.confidence:g} %: {self.state}"
+        )
 
 
 def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[ThresholdTest]:

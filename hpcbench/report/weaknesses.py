@@ -245,17 +245,17 @@ def _list_used(row: SchemeRow, base: SchemeRow) -> Sequence[Measures]:
 
 LEARNT_NOTHING = Weakness(
     "learnt_nothing",
-    "the model has learnt nothing yet",
-    "The validation loss of the scheme or of the baseline is no better than that of a model that has learnt only"
-    " how often each byte occurs: a model that has learnt nothing has nothing to lose, so that a loss no worse means"
-    " nothing",
+    "the model has learned nothing yet",
+    "The validation loss of the scheme or of the baseline is no better than that of a model that has learned "
+    "only how often each byte occurs: such a model has no accuracy to lose, so a loss that is no worse means "
+    "nothing",
     _has_learnt_nothing,
 )
 RARE_FAILURES = Weakness(
     "rare_failures",
     "rare failures not excluded",
-    f"Rare failures not excluded: a run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would show it"
-    f" with a probability of {100 * FOUND:.0f} %",
+    f"Rare failures not excluded: one run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would "
+    f"reveal this with a probability of {100 * FOUND:.0f} %",
     _has_rare_failures,
 )
 WEAKNESSES = (
@@ -287,7 +287,7 @@ WEAKNESSES = (
     Weakness(
         "other_jobs",
         "other jobs on the same nodes",
-        "Runs of different jobs of this comparison were on one node at the same time and slowed each other down",
+        "Runs of different jobs of this comparison ran on the same node at the same time and slowed each other down",
         _has_other_jobs,
     ),
     LEARNT_NOTHING,
@@ -301,14 +301,15 @@ WEAKNESSES = (
     Weakness(
         "partly_coded",
         "only some bytes were encoded",
-        "Only a part of the bytes that the scheme has a codec for went through it, see column coded",
+        "Only some of the bytes for which the scheme has a codec were encoded (see column coded)",
         lambda _, row, base: isinstance(row.coded_part, float) and row.coded_part < 1,
     ),
     RARE_FAILURES,
     Weakness(
         "correlated_repeats",
         "successive repeats resemble each other",
-        "Speed ratios of successive repeats resemble each other: pairs are not independent, and findings less certain",
+        "Speed ratios of successive repeats resemble each other: pairs are not independent, so findings are less "
+        "certain",
         _has_correlated_repeats,
     ),
 )

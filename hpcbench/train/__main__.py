@@ -149,7 +149,10 @@ def attempt() -> int:
     """
     number = os.environ.get("HPCBENCH_ATTEMPT", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,8}", number):
-        raise UserError(f"HPCBENCH_ATTEMPT={number!r}: expected a whole number from 1 on; it is set by job scripts")
+        raise UserError(
+            f"HPCBENCH_ATTEMPT={number!r}: expected a whole number of at least 1: submit the run as a job, whose "
+            "script sets this variable"
+        )
     return int(number)
 
 
@@ -164,8 +167,8 @@ def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, c
     if checkpoint.corpus != corpus.digest:
         raise UserError(
             f"{checkpoint.directory}: the run was trained on a different text than "
-            f"{trainer.run.data.path or 'this one'} contains "
-            f"now: restore that text, or remove {checkpoint.directory.parent} to start from step 1"
+            f"{trainer.run.data.path or 'the current text'}: restore the original text, or remove "
+            f"{checkpoint.directory.parent} to start from step 1"
         )
     state = checkpoints.load(checkpoint, trainer.state())
     trainer.load(state)

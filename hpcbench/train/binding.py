@@ -161,7 +161,7 @@ def check(world: list[Rank], run: Run) -> list[str]:
             sights.append((host, sight))
     warnings = []
     if loose:
-        warnings.append(f"{_some(loose)}: ranks are not bound to separate cores, so they may migrate and share cores")
+        warnings.append(f"{_some(loose)}: ranks are not bound to separate cores, so ranks may migrate and share cores")
     if sights:
         warnings.append(f"{_some([host for host, _ in sights])}: {sights[0][1]}")
     return warnings
@@ -170,15 +170,14 @@ def check(world: list[Rank], run: Run) -> list[str]:
 def _check_places(hosts: dict[str, list[Rank]], shape: RankShape) -> None:
     if len(hosts) != shape.nodes:
         raise UserError(
-            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}), but {shape.nodes} were requested: "
-            "check the launcher's options in the site file"
+            f"the ranks run on {_count(len(hosts), 'node')} ({_some(list(hosts))}) instead of the requested "
+            f"{shape.nodes}: check the launcher's options in the site file"
         )
     for host, ranks in hosts.items():
         if len(ranks) != shape.ranks_per_node:
             raise UserError(
-                f"{host} runs {_count(len(ranks), 'rank')}, but {shape.ranks_per_node} per node were "
-                "requested: check the "
-                "launcher's options in the site file"
+                f"{host} runs {_count(len(ranks), 'rank')} instead of the requested {shape.ranks_per_node} per "
+                "node: check the launcher's options in the site file"
             )
 
 
@@ -213,14 +212,14 @@ def _check_enough(host: str, ranks: list[Rank], together: int, shape: RankShape)
         if len(rank["cores"]) < shape.cores_per_rank:
             raise UserError(
                 f"{host}: rank {rank['rank']} is bound to {_count(len(rank['cores']), 'core')} "
-                f"({ranges(rank['cores'])}), {shape.cores_per_rank} were requested: check the launcher's binding "
-                "options in the site file"
+                f"({ranges(rank['cores'])}), but {shape.cores_per_rank} were requested: check the launcher's "
+                "binding options in the site file"
             )
     if together < len(ranks) * shape.cores_per_rank:
         raise UserError(
-            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were requested, but they are bound to "
-            f"{_count(together, 'core')} in all ({ranks[0]['core_ranges']} ...): check the launcher's binding options "
-            "in the site file"
+            f"{host}: {len(ranks)} ranks x {shape.cores_per_rank} cores were requested, but the ranks are bound "
+            f"to only {_count(together, 'core')} in total ({ranks[0]['core_ranges']} ...): check the launcher's "
+            "binding options in the site file"
         )
 
 
@@ -234,10 +233,10 @@ def _check_gpus(host: str, ranks: list[Rank], shape: RankShape | None) -> None:
         if len(crowd) <= _sharers(shape, crowd):
             continue
         who = ", ".join(str(rank["rank"]) for rank in crowd)
-        asked = f"{shape.gpus_per_rank} GPUs per rank were requested" if shape else "the host has more"
+        asked = f"{shape.gpus_per_rank} GPUs per rank were requested" if shape else "the host has more GPUs"
         raise UserError(
-            f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), and {asked}: check the launcher's "
-            "GPU options in the site file"
+            f"{host}: ranks {who} compute on the same GPU ({crowd[0]['device']}), but {asked}: check the "
+            "launcher's GPU options in the site file"
         )
 
 
@@ -267,7 +266,7 @@ def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
     if not crowd:
         return None
     seen = crowd[0]["gpu"]["visible"]
-    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, but should see {wanted}"
+    return f"rank {crowd[0]['rank']} sees {_count(seen, 'GPU')}, but should see only {wanted}"
 
 
 def _some(hosts: list[str]) -> str:

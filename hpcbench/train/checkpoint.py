@@ -159,7 +159,8 @@ class Checkpoints:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
         if fault := next(filter(None, self._comm.allgather(trouble)), None):
             raise UserError(
-                f"{checkpoint.directory}: {fault}: remove it to continue from the previous one, or from step 1"
+                f"{checkpoint.directory}: {fault}: remove this checkpoint to continue from the previous "
+                "checkpoint, or from step 1"
             )
         return state
 
@@ -232,7 +233,7 @@ class Checkpoints:
         """Return the first fault in the checkpoint files, in rank order, or None if all files are valid."""
         if manifest["schema"] != files.SCHEMA:
             raise UserError(
-                f"{path}: written by another version of hpcbench: continue with that version, or remove "
+                f"{path}: was written by another version of hpcbench: continue with that version, or remove "
                 f"{path.parent} to start from step 1"
             )
         _refuse_other(manifest["run"], self._identity, path)
@@ -281,7 +282,11 @@ def carried(checkpoint: Checkpoint, state: dict[str, Any]) -> str:
     """
     changes = ["calls of channels continue from the largest count of all ranks"]
     if checkpoint.index.tables[RESIDUALS]:
-        shared = "residuals are added up and shared out equally" if state[RESIDUALS] else "residuals are dropped"
+        shared = (
+            "residuals are added up and divided equally among the ranks"
+            if state[RESIDUALS]
+            else "residuals are dropped"
+        )
         changes.append(shared)
     return f"another layout ({', '.join(checkpoint.changed)}): {'; '.join(changes)}"
 
@@ -306,8 +311,8 @@ def _refuse_other(theirs: dict[str, Any], ours: dict[str, Any], path: Path) -> N
     for key, there, here in _differences(theirs, ours):
         if not key.startswith(_FREE_WHERE_BOUND if bound else _FREE):
             raise UserError(
-                f"{path}: a checkpoint of another run: {key} is {there!r} there and {here!r} in the "
-                f"run file: remove {path.parent} to start from step 1"
+                f"{path}: belongs to another run: {key} is {there!r} in the checkpoint, but {here!r} in the run "
+                f"file: remove {path.parent} to start from step 1"
             )
 
 

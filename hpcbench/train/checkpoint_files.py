@@ -73,7 +73,7 @@ def damage(path: Path, entry: dict[str, Any]) -> str | None:
     except OSError as error:
         return f"{path.name}: {error.strerror}"
     if size != entry["bytes"]:
-        return f"{path.name} has {size} bytes, but {entry['bytes']} were written"
+        return f"{path.name} has {size} bytes, but {entry['bytes']} bytes were written"
     return None if digest.hexdigest() == entry["xxh3"] else f"{path.name} does not contain the bytes that were written"
 
 

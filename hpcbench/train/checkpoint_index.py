@@ -104,7 +104,7 @@ def share_out(announced: Sequence[Sequence[Announced]]) -> list[list[int]]:
         first = announced[having[0][0]][having[0][1]]
         for rank, i in having:
             if announced[rank][i] != first:
-                raise ReplicasDifferError(f"ranks {having[0][0]} and {rank} hold different {kind} of {name}")
+                raise ReplicasDifferError(f"ranks {having[0][0]} and {rank} have different {kind} of {name}")
         rank, i = min(having, key=lambda holder: load[holder[0]])
         mine[rank].append(i)
         load[rank] += first.nbytes
@@ -155,7 +155,9 @@ class Index:
         if entry is None:
             return []
         if tuple(entry["shape"]) != shape:
-            raise ValueError(f"{kind} of {name} have shape {entry['shape']} there, and {list(shape)} here")
+            raise ValueError(
+                f"the {kind} of {name} have shape {entry['shape']} in the checkpoint, but {list(shape)} in this run"
+            )
         return [
             FilePart(rank, Extent(tuple((a, b) for a, b in box), start, length))
             for rank, box, start, length in entry["parts"]

@@ -63,13 +63,18 @@ def _fill(fragment: Fragment, index: Index, files: Files) -> None:
                 copied = copy(target, to, source[key], part.extent)
             filled += copied
     if filled != to.length:
-        raise ValueError(f"{filled} of {to.length} elements found of the {fragment.kind} of {fragment.name}")
+        raise ValueError(
+            f"the checkpoint contains only {filled} of {to.length} elements of the {fragment.kind} of {fragment.name}"
+        )
 
 
 def _fields(file: File, fragment: Fragment) -> dict[str, Tensor]:
     fields: dict[str, Tensor] = file[fragment.kind][fragment.name]
     if {key: values.dtype for key, values in fields.items()} != {k: v.dtype for k, v in fragment.fields.items()}:
-        raise ValueError(f"the {fragment.kind} of {fragment.name} have fields {sorted(fields)} there, or other dtypes")
+        raise ValueError(
+            f"the {fragment.kind} of {fragment.name} in the checkpoint do not have the expected fields or dtypes "
+            f"(fields found: {sorted(fields)})"
+        )
     return fields
 
 

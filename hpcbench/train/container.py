@@ -49,8 +49,8 @@ def check_library(environment: Mapping[str, str] = os.environ, maps: Path = _MAP
     if strange or not loaded:
         library = strange[0] if strange else "no MPI library"
         raise UserError(
-            f"{where(environment)}: ranks use {library}, and container.mpi is bind: name the directory with the host's "
-            "libmpi as container.mpi_paths; the image's mpi4py must be built for the same interface (ABI) of MPI"
+            f"{where(environment)}: ranks use {library}, although container.mpi is bind: add the directory of the "
+            "host's libmpi to container.mpi_paths, and use an image whose mpi4py is built for the same MPI ABI"
         )
 
 
@@ -65,6 +65,6 @@ def remedy(environment: Mapping[str, str] = os.environ) -> str:
     if not where(environment):
         return ""
     return (
-        f"; in {where(environment)} the image's MPI library must use the launcher's interface (PMI), or be the host's "
-        "(container.mpi: bind)"
+        f"; the MPI library in {where(environment)} must use the launcher's interface (PMI), or be replaced by "
+        "the host's library (container.mpi: bind)"
     )

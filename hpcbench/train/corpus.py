@@ -81,8 +81,8 @@ class Corpus:
             first = int(np.argmax((tokens >= self.symbols) | (tokens < 0)))
             place = int(places.flat[first]) + (len(self.train) if split == "valid" else 0)
             raise UserError(
-                f"{self.where}: token {int(tokens.flat[first])} at position {place}, but model.vocab is "
-                f"{self.symbols}: make it larger, or give the file that belongs to the model"
+                f"{self.where}: position {place} contains token {int(tokens.flat[first])}, but model.vocab is "
+                f"{self.symbols}: increase model.vocab, or give the file that belongs to the model"
             )
 
     @property

@@ -28,7 +28,7 @@ def check(run: Run) -> None:
     try:
         cuda()
     except (ImportError, RuntimeError) as error:
-        raise UserError(f"device {run.device}: {error}, or use a site with device cpu") from None
+        raise UserError(f"device {run.device}: {error} (or use a site with device cpu)") from None
     refused = refusal(run)
     if refused:
         raise UserError(f"device {run.device}: {refused}")
@@ -42,7 +42,8 @@ def refusal(run: Run) -> str | None:
         return f"scheme {scheme.name}: {refused[1]}"
     for name in dict.fromkeys(rule.codec for rule in scheme.all_rules):
         if not isinstance(get_codec(name), (Compiled, Identity)):
-            return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: use another, or device cpu"
+            remedy = "use another codec, or a site with device cpu"
+            return f"scheme {scheme.name}: codec {name} has no kernels for a GPU: {remedy}"
     return None
 
 

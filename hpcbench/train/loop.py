@@ -87,6 +87,6 @@ def train(
         if ended := milestones.reached(k + 1, stopped=result.stop and checkpoints is not None):
             return *ended, k + 1
     if not replicas_agree(trainer):
-        reason = "replicas hold different weights: a lossy collective gave its ranks different bytes"
+        reason = "replicas have different weights: a lossy collective returned different bytes on different ranks"
         return "failed", reason, settings.steps
     return "completed", "", settings.steps

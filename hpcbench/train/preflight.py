@@ -35,9 +35,9 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
     """
     if len(world) != run.ranks:
         raise UserError(
-            f"the launcher started a world of {len(world)} ranks, but the run needs {run.ranks}: "
-            "launcher and MPI library do "
-            f"not use the same interface (with srun, try --mpi=pmi2 or --mpi=pmix){container.remedy()}"
+            f"the launcher started a world of {len(world)} ranks, but the run needs {run.ranks}: use a launcher "
+            "and an MPI library with the same interface (with srun, try --mpi=pmi2 or "
+            f"--mpi=pmix){container.remedy()}"
         )
     _check_environment(world, run)
     hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -48,7 +48,7 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
         wanted = sum(rank["threads"] for rank in ranks)
         if wanted <= len(cores):
             continue
-        shape = f"{host}: {len(ranks)} ranks x {run.threads} threads on {len(cores)} cores"
+        shape = f"{host}: {len(ranks)} ranks x {run.threads} threads do not fit on {len(cores)} cores"
         if not run.oversubscribe:
             raise UserError(f"{shape}: use fewer ranks or threads, or set oversubscribe in the site file")
         if run.threads > 1:
@@ -72,10 +72,11 @@ def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
             if value_here != value:
                 printed = "unset" if value_here is None else repr(value_here)
                 raise UserError(
-                    f"{here}: {variable} is {printed}, but scheme {name} sets it to {value!r}: run it by its job "
-                    "script, whose launcher must export the variable to all ranks"
+                    f"{here}: {variable} is {printed}, but scheme {name} sets {variable} to {value!r}: start the "
+                    "run with its job script, whose launcher must export the variable to all ranks"
                 )
         if library and library not in (rank["environment"]["LD_PRELOAD"] or "").split(":"):
             raise UserError(
-                f"{here}: LD_PRELOAD does not contain {library}, the preload of scheme {name}: run it by its job script"
+                f"{here}: LD_PRELOAD does not contain {library}, which scheme {name} preloads: start the run with "
+                "its job script"
             )

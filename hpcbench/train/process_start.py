@@ -58,7 +58,7 @@ def execute_setup(scheme: NamedScheme, command: Sequence[str], variables: Mappin
             {**variables, SET_UP: scheme.name},
         )
     except OSError as error:
-        raise UserError(f"bash: {error.strerror}: install it, since scheme {scheme.name} has setup lines") from None
+        raise UserError(f"bash: {error.strerror}: install bash, because scheme {scheme.name} has setup lines") from None
 
 
 def add_preload(scheme: NamedScheme, variables: Mapping[str, str]) -> dict[str, str]:

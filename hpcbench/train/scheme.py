@@ -31,14 +31,14 @@ def check_nodes(run: Run, mesh: Mesh) -> None:
         if group is None:
             continue
         topology, dimension = group.topology, " ".join(traffic[:1] + axis)
-        subject = f"{rule} encodes only between nodes, and a group of {dimension}"
+        subject = f"{rule} encodes only between nodes, but a group of {dimension}"
         remedy = "change layout or ranks_per_node, or leave between_nodes out"
         if not topology.regular_nodes:
             raise UserError(
-                f"{subject} has {topology}: sums within nodes need the same number of ranks on each node: {remedy}"
+                f"{subject} has {topology}: sums within nodes require the same number of ranks on each node: {remedy}"
             )
         if axis and axis != ("e",) and run.layout.tensor != "3d" and topology.nodes > 1 < topology.per_node:
             raise UserError(
-                f"{subject} has {topology}: broadcasts from one rank, and sums at one, are encoded for all ranks: "
-                f"{remedy}"
+                f"{subject} has {topology}: broadcasts from one rank and sums on one rank are always encoded for "
+                f"all ranks: {remedy}"
             )

@@ -47,8 +47,8 @@ def _checked(source: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -
         if len(half) <= seq_len + 1:
             where = data.path or data.source
             raise UserError(
-                f"{where}: the {name} split has {len(half)} {unit}, too few for seq_len {seq_len}: "
-                "give a longer text or change data.valid_fraction"
+                f"{where}: the {name} split has {len(half)} {unit}, which is too short for seq_len {seq_len}: "
+                "give a longer text, or change data.valid_fraction"
             )
     return corpus
 
@@ -129,8 +129,8 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
         from tokenizers import Tokenizer
     except ImportError:
         raise UserError(
-            "data.tokenizer: the library tokenizers is not installed: pip install tokenizers, or leave it out "
-            "and train on bytes"
+            "data.tokenizer: the library tokenizers is not installed: pip install tokenizers, or leave "
+            "data.tokenizer out to train on bytes"
         ) from None
     try:
         tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
@@ -149,8 +149,8 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
                 document = content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise UserError(
-                    f"{where}: not UTF-8 ({error.reason}, in {content[:40]!r} ...): a tokenizer reads text only; leave "
-                    "data.tokenizer out to train on bytes"
+                    f"{where}: not UTF-8 ({error.reason}, in {content[:40]!r} ...), but a tokenizer reads only "
+                    "text: leave data.tokenizer out to train on bytes"
                 ) from None
             tokens.append(np.array(tokenizer.encode(document, add_special_tokens=False).ids, dtype=np.int32))
         return np.concatenate(tokens)

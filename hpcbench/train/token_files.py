@@ -61,8 +61,10 @@ class TokenFile:
         try:
             return np.memmap(self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=(self.count,))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "smaller than on the first rank"
-            raise UserError(f"{self.path}: {reason}: every rank maps it, so all nodes must see the same file") from None
+            reason = getattr(error, "strerror", None) or "the file is smaller than on the first rank"
+            raise UserError(
+                f"{self.path}: {reason}: make the same file available on all nodes, because every rank reads it"
+            ) from None
 
 
 def examine(data: Data) -> TokenFile:
@@ -104,9 +106,7 @@ def _bare(path: str, dtype: str) -> TokenFile:
     kind = np.dtype(dtype).newbyteorder("<")
     count, left_over = divmod(Path(path).stat().st_size, kind.itemsize)
     if left_over:
-        raise UserError(
-            f"{path}: {left_over} bytes are left over after {count} tokens: check that data.dtype {dtype} is right"
-        )
+        raise UserError(f"{path}: {left_over} bytes remain after {count} tokens: check data.dtype ({dtype})")
     return TokenFile(path, kind.str, 0, count)
 
 
@@ -117,10 +117,10 @@ def _array(path: str) -> TokenFile:
         raise
     except Exception as error:  # NumPy evaluates the header as Python, so a damaged header may raise any exception
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not a NumPy array: {reason[:200]}: write it with numpy.save") from None
+        raise UserError(f"{path}: not a NumPy array: {reason[:200]}: write the file with numpy.save") from None
     if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype.kind not in "iu":
         shape = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
-        raise UserError(f"{path}: holds {shape}: data.path must name a flat array of integers")
+        raise UserError(f"{path}: contains {shape}: data.path must name a one-dimensional array of integers")
     return TokenFile(path, array.dtype.str, array.offset, array.size)
 
 
@@ -140,15 +140,17 @@ def _megatron(prefix: str) -> TokenFile:
     with Path(path).open("rb") as stream:
         header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size or header[:9] != _MAGIC:
-        refuse("not an index of tokens: it does not begin with MMIDIDX and a whole header")
+        refuse("not an index of tokens: the file does not begin with MMIDIDX and a complete header")
     _, version, code, sequences, documents = _HEADER.unpack(header)
     if version != 1:
-        refuse(f"version {version} of the index is not known")
+        refuse(f"version {version} of the index is not supported")
     if code not in _DTYPES:
-        refuse(f"code {code} is not a dtype of tokens")
+        refuse(f"code {code} is not a supported dtype of tokens")
     expected = _HEADER.size + 12 * sequences + 8 * documents
     if size not in (expected, expected + sequences):
-        refuse(f"{size} bytes, where {sequences} sequences and {documents} entries of documents take {expected}")
+        refuse(
+            f"the index has {size} bytes, but {sequences} sequences and {documents} document entries require {expected}"
+        )
     dtype = np.dtype(_DTYPES[code])
     count = 0
     if sequences:
@@ -159,16 +161,16 @@ def _megatron(prefix: str) -> TokenFile:
             ends = count + np.cumsum(part)
             wrong = (part < 0) | (starts[first : first + _CHUNK] != (ends - part) * dtype.itemsize)
             if wrong.any():
-                refuse(f"sequence {first + int(np.argmax(wrong))} does not begin where the one before it ends")
+                refuse(f"sequence {first + int(np.argmax(wrong))} does not begin where the previous sequence ends")
             count = int(ends[-1])
     if documents:
         last = int(np.memmap(path, "<i8", "r", expected - 8, (1,))[0])
         if last != sequences:
-            refuse(f"its documents end at sequence {last}, but there are {sequences}")
+            refuse(f"the documents end at sequence {last}, but there are {sequences} sequences")
     tokens = f"{prefix}.bin"
     if (nbytes := Path(tokens).stat().st_size) != count * dtype.itemsize:
         raise UserError(
-            f"{tokens}: {nbytes} bytes, but {path} describes {count} tokens of {dtype.itemsize} bytes: "
-            "the two belong to different data, or a copy was cut off"
+            f"{tokens}: has {nbytes} bytes, but {path} describes {count} tokens of {dtype.itemsize} bytes: check "
+            "that both files belong to the same data, and that both copies are complete"
         )
     return TokenFile(tokens, dtype.str, 0, count)

@@ -69,7 +69,7 @@ def train_served(
             return *ended, done
     trainer.finish()
     if not replicas_agree(trainer):
-        return "failed", "replicas hold different weights after the last step", settings.steps
+        return "failed", "replicas have different weights after the last step", settings.steps
     return "completed", "", settings.steps
 
 

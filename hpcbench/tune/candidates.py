@@ -28,7 +28,8 @@ def choose_run(runs: Sequence[ExpandedRun], loaded: Loaded) -> ExpandedRun:
     if keys:
         where = loaded.document.where(("matrix", keys[0]))
         raise UserError(
-            f"{where}: matrix.{keys[0]}: tune searches one cell: keep one value, such as --set 'matrix.{keys[0]}=[...]'"
+            f"{where}: matrix.{keys[0]}: tune searches only one cell: keep one value, for example with --set "
+            f"'matrix.{keys[0]}=[...]'"
         )
     return next(run for run in runs if run.scheme_name == loaded.study.baseline.scheme)
 

@@ -59,7 +59,7 @@ def parse_budget(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise UserError(f"--loss-budget {text}: give the largest increase of the loss, such as 1% or 0.01")
+        raise UserError(f"--loss-budget {text}: give the largest allowed increase of the loss, such as 1% or 0.01")
     return value
 
 
@@ -75,7 +75,7 @@ def tune(study: Path, options: TuneOptions) -> int:
     loaded = _add_candidates(load_study(study, list(options.sets)), study, options.sets)
     name = options.site or loaded.study.site
     if name is None:
-        raise UserError(f"{loaded.document.name}: site: is missing: add it, or give --site")
+        raise UserError(f"{loaded.document.name}: no site is set: add `site:` to the study, or give --site")
     site, document = load_site(name, "--site" if options.site else loaded.document.where(("site",)))
     runs = expand(loaded, site.capacity, offer(site))
     run = choose_run(runs, loaded)
@@ -106,7 +106,10 @@ def tune(study: Path, options: TuneOptions) -> int:
         choice = search(plan, rules, limits, state, directory, run_one, lambda line: console.print(line, markup=False))
         tuned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, choice, schemes)
         if choice is None:
-            console.print(f"{shown_path(directory)}: not over: the same command continues", markup=False)
+            console.print(
+                f"{shown_path(directory)}: the search is not finished: run the same command again to continue",
+                markup=False,
+            )
             return 1
         write_scheme(directory, choice.scheme, schemes, runs)
         tuned.save((directory / "tuned.html", directory / "tuned.json"))
@@ -131,7 +134,10 @@ def make_plan(
         schemes = {each.scheme_name: each.scheme for each in runs}
         return plan_program(schemes, run.study.baseline.scheme, diagnosis, budget)
     if options.traces is not None:
-        raise UserError("--traces: is for studies with program:, because hpcbench predicts its own runs: leave it out")
+        raise UserError(
+            "--traces: applies only to studies with `program:`, because hpcbench predicts its own runs: leave "
+            "--traces out"
+        )
     return plan_study(run, site, base, measured=options.measured, budget=budget)
 
 

@@ -70,11 +70,15 @@ def plan_program(
         # Without a prediction, gains and losses are equally likely. Candidates keep the study's order.
         options = {SCHEME: [Option("none", 0.0, 0.0), *(Option(name, -0.1, LOSS) for name in named)]}
         combinations = {name: Combination({SCHEME: name}, -0.1, LOSS) for name in named}
-        note = "nothing is predicted: --traces DIR uses traces of the program (`hpcbench diagnose --run` records them)"
+        note = (
+            "no gains are predicted: for predictions, give traces of the program with --traces DIR (`hpcbench "
+            "diagnose --run` records traces)"
+        )
         return SearchPlan(options, combinations, (), controls, lossless, None, [note])
     if diagnosis.steps is None:
         raise UserError(
-            "--traces: the traces contain no steps, which predictions need: record them with `hpcbench diagnose --run`"
+            "--traces: the traces contain no steps, which predictions require: record the traces with `hpcbench "
+            "diagnose --run`"
         )
     return _plan_diagnosed(named, controls, lossless, diagnosis, budget)
 

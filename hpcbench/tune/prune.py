@@ -142,4 +142,4 @@ def _list_notes(run: ExpandedRun, fabric: Fabric) -> list[str]:
     basis = fabric.between_basis if between else fabric.within_basis
     if basis is not InputBasis.ASSUMED:
         return []
-    return [f"{fabric.describe(between=between)} is assumed: `hpcbench bench network` measures it"]
+    return [f"{fabric.describe(between=between)} is assumed: to measure, run `hpcbench bench network`"]

@@ -84,7 +84,7 @@ def decide(
     belief.update(standings.times, standings.losses)
     measured = {base, *(name for each in rounds for name in each.outcomes)} - set(standings.out)
     if not standings.times:
-        return SchemeChoice(base, f"{base} did not complete, so that nothing can be compared", confirmed=False)
+        return SchemeChoice(base, f"{base} did not complete, so nothing can be compared", confirmed=False)
     if _is_futile(standings, len(rounds), rules):
         return SchemeChoice(base, f"no scheme is faster than {base}", confirmed=False)
     further = _race_on(belief, standings, measured, rules, runs_left)
@@ -126,7 +126,7 @@ def _confirm(
     best = belief.probability_best(rules.tolerance, standings.out)
     leader = max((name for name in belief.names if name in measured), key=lambda name: best[name])
     if leader == base:
-        return SchemeChoice(base, "no faster scheme probably keeps the loss budget", confirmed=False)
+        return SchemeChoice(base, "no faster scheme is likely to stay within the loss budget", confirmed=False)
     fresh = standings.fresh_gain(
         leader, [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
     )
@@ -136,7 +136,9 @@ def _confirm(
         return SchemeChoice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
     if runs_left >= 2:
         return NextRound("confirm", (base, leader))
-    unknown = [*([] if is_fast else ["its gain"]), *([] if is_good else ["its loss"])] or ["the repetition of its gain"]
+    unknown = [*([] if is_fast else ["its gain"]), *([] if is_good else ["its loss"])] or [
+        "whether its gain is repeatable"
+    ]
     return SchemeChoice(
-        leader, f"probably the best; inconclusive with these runs: {' and '.join(unknown)}", confirmed=False
+        leader, f"probably the best, but these runs are inconclusive about {' and '.join(unknown)}", confirmed=False
     )

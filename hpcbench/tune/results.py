@@ -81,13 +81,15 @@ class Tuned(Results):
             word = "confirmed" if self.choice.confirmed else "not confirmed"
             lines.append(f"Choice: {self.choice.scheme} ({word}): {self.choice.reason}.")
         elif not self.plan.can_pay:
-            lines.append(f"Nothing can pay here: at most {100 * (self.plan.best_gain or 0):.1f} % is predicted.")
+            lines.append(
+                f"Nothing can pay here: the predicted gain is at most {100 * (self.plan.best_gain or 0):.1f} %."
+            )
         else:
             lines.append(f"Plan: at most {self.limits.runs} runs.")
         lines.append(f"Spent: {spent}; {len(self.plan.combinations)} schemes were candidates.")
         if self.choice is not None and (definition := self.schemes.get(self.choice.scheme)) is not None:
             content = definition.model_dump_json(exclude_defaults=True)
-            lines.append(f"To submit it: --set 'schemes.{self.choice.scheme}={content}'")
+            lines.append(f"To submit the chosen scheme: --set 'schemes.{self.choice.scheme}={content}'")
         return lines
 
     def content(self) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def _tabulate_standings(standings: Standings | None) -> Table | None:
         text_column("Pareto front", lambda item: "yes" if item.scheme in front else "no"),
         text_column("status", lambda item: standings.out.get(item.scheme, "in the race")),
     ]
-    note = "Intervals are confidence sequences: they hold at all rounds together."
+    note = "Intervals are confidence sequences: they hold for all rounds together."
     return tabulate("standings", "Measured", _rank(standings), fields, notes=[note])
 
 

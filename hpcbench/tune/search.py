@@ -63,7 +63,9 @@ def search(
     """
     if not plan.can_pay:
         gain = 100 * (plan.best_gain or 0.0)
-        return SchemeChoice(rules.baseline, f"nothing can pay here: at most {gain:.1f} % is predicted", confirmed=False)
+        return SchemeChoice(
+            rules.baseline, f"nothing can pay here: the predicted gain is at most {gain:.1f} %", confirmed=False
+        )
     while True:
         if state.rounds and state.rounds[-1].outcomes is None:
             record = state.rounds[-1]

@@ -48,7 +48,7 @@ def find_critical_t(level: float, factor: float, freedom: float, spread: float =
     See `compute_likelihood_ratio` for the parameters. `level` is the error probability of the two-sided sequence.
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     if freedom <= 0:
         return math.inf
     log_r = math.log1p(spread / factor)

@@ -130,7 +130,7 @@ class Standings:
             if standing.failed:
                 out[name] = "a run failed or diverged"
             elif standing.is_loss_over:
-                out[name] = "its loss is significantly over the budget"
+                out[name] = "its loss is significantly above the budget"
         sure = [name for name, standing in self.standings.items() if name not in out and standing.is_loss_within]
         for name in self.standings:
             faster = next(

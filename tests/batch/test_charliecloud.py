@@ -130,7 +130,7 @@ def test_ranks_that_do_not_see_their_launcher_are_refused_with_the_remedy(
     assert done.returncode == 1, done.stdout
     errors = (run / "err.txt").read_text()
     assert "the launcher started a world of 1 ranks, but the run needs 2" in errors
-    assert f"in charliecloud {image} the image's MPI library must use the launcher's interface" in errors
+    assert f"the MPI library in charliecloud {image} must use the launcher's interface" in errors
 
 
 def test_an_image_that_is_not_there_is_one_line(tmp_path: Path, need: Callable[[str | None], None]) -> None:

@@ -207,7 +207,11 @@ SITE = {"max_nodes": 2, "max_walltime": "1h"}
     [
         ({"path": "gone.txt"}, None, r"study.yaml:\d+: data.path: .*gone.txt is not a file"),
         ({"path": "~/gone.txt"}, None, r"study.yaml:\d+: data.path: .*/gone.txt is not a file"),
-        ({"path": "t.txt"}, 300, r"study.yaml:\d+: data.path: the \w+ split of .*t.txt has \d+ bytes, too few"),
+        (
+            {"path": "t.txt"},
+            300,
+            r"study.yaml:\d+: data.path: the \w+ split of .*t.txt has \d+ bytes, which is too short",
+        ),
         ({"path": "t.txt", "valid_fraction": 0.5}, 20 << 16, None),
     ],
 )

@@ -106,7 +106,7 @@ def test_what_has_no_kernels_is_left_out_and_named(
 
 
 def no_gpu() -> None:
-    raise RuntimeError("no GPU that CUDA can use here: no driver")
+    raise RuntimeError("CUDA cannot use a GPU on this machine: no driver")
 
 
 def no_library() -> None:
@@ -116,7 +116,7 @@ def no_library() -> None:
 @pytest.mark.parametrize(
     ("name", "instead", "says"),
     [
-        ("cuda", no_gpu, "--device gpu: no GPU that CUDA can use here"),
+        ("cuda", no_gpu, "--device gpu: CUDA cannot use a GPU on this machine"),
         ("kernels", no_library, "--device gpu: the kernels are not there"),
     ],
 )

@@ -200,7 +200,7 @@ def test_the_curve_says_where_compression_stops_to_pay(throttled: Callable[[str]
         (["--show", "/no/such/file"], "/no/such/file: No such file"),
         (["--rates", "9mbit", "9mbit"], "--rates: 9mbit is listed twice"),
         (["own", "--repeats", "0"], "--repeats 0: give 1 or more"),
-        (["own", "--rates", "fast"], "link rate 'fast': write it like 50mbit"),
+        (["own", "--rates", "fast"], "link rate 'fast': give a rate from 100kbit to 1000gbit, such as 50mbit"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], phrase: str) -> None:

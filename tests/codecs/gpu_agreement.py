@@ -101,7 +101,7 @@ def refused(codec: Compiled | CudaCodec, wire: Any, out: Any, dtype: np.dtype[An
         if length is not None:
             int(length)
     except ValueError as error:
-        assert "bytes that are not" in str(error), error
+        assert "bytes do not encode" in str(error), error
         return True
     return False
 

@@ -114,7 +114,7 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         ("sign:16", "sign:B"),
         *[(name, "0 < F <= 1") for name in ("topk", "topk:0", "topk:1.5", "topk:nan", "topk:-0.1", "topk:0x1")],
         *[(name, "T > 0") for name in ("threshold", "threshold:0", "threshold:inf", "threshold:1e99")],
-        *[(name, "W values a row") for name in ("rowsparse", "rowsparse:0", "rowsparse:8.5")],
+        *[(name, "W values per row") for name in ("rowsparse", "rowsparse:0", "rowsparse:8.5")],
     ],
 )
 def test_unknown_names(name: str, remedy: str) -> None:

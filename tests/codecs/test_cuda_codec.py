@@ -97,7 +97,7 @@ def test_a_malformed_stream_is_reported_when_the_length_is_read() -> None:
     damaged[0] ^= 1
     length = gpu.decode(damaged, x)
     for _ in range(2):
-        with pytest.raises(ValueError, match=f"xpk: {used} bytes that are not 3000 values of float32"):
+        with pytest.raises(ValueError, match=f"xpk: {used} bytes do not encode 3000 values of float32"):
             int(length)
 
 
@@ -118,10 +118,10 @@ def test_wrong_arrays_are_refused(name: str) -> None:
         with pytest.raises((ValueError, TypeError), match=match):
             call()
     if gpu.fixed_size:
-        with pytest.raises(ValueError, match="bytes that are not 3000 values"):
+        with pytest.raises(ValueError, match="bytes do not encode 3000 values"):
             gpu.decode(wire[:-4], x)
     else:
-        with pytest.raises(TypeError, match="decode, then add"):
+        with pytest.raises(TypeError, match="decode first, then add"):
             gpu.decode(wire, np.zeros(9, np.int32), accumulate=True)
     with pytest.raises(TypeError, match="float32, float16"):
         gpu.decode_add_encode(wire, x.astype(np.float64), wire)

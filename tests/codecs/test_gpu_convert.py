@@ -36,7 +36,7 @@ def test_sums_that_do_not_fit_are_refused() -> None:
     def put(n: int, dtype: str) -> View:
         return device.view("", np.zeros(n, dtype), 0)
 
-    with pytest.raises(TypeError, match="float32 to float64: sums are made of values of one type"):
+    with pytest.raises(TypeError, match="float32 to float64: only values of the same type can be summed"):
         add(device, put(4, "f8"), put(4, "f4"), 0)
     with pytest.raises(TypeError, match="only float32, float64, float16 and bfloat16 can be summed, not int32"):
         add(device, put(4, "i4"), put(4, "i4"), 0)
@@ -97,7 +97,7 @@ def test_planted_faults_of_sums_are_detected(fault: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("pair", [(F16, BFLOAT16), (F32, F64), (F16, F32), (F32, np.dtype(np.int16))])
 def test_other_pairs_are_refused(pair: Pair) -> None:
-    with pytest.raises(TypeError, match=f"travel as float32, float16 or bfloat16, not {pair[0]} as {pair[1]}"):
+    with pytest.raises(TypeError, match=f"can be sent as float32, float16 or bfloat16, but not {pair[0]} as {pair[1]}"):
         build_of(*pair)
 
 
@@ -117,10 +117,10 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     for target, lack in ((sent[:3], residual), (sent, residual[:3])):
         with pytest.raises(ValueError, match="4 values, but the output"):
             convert(device, *views(target, x), 0, residual=views(lack)[0])
-    with pytest.raises(TypeError, match="residuals are float32, not float64"):
+    with pytest.raises(TypeError, match="residuals must be float32, not float64"):
         convert(device, *views(sent, x), 0, residual=views(np.zeros(4, F64))[0])
     with pytest.raises(TypeError, match="not float32 as float64"):
         add_residual(device, *views(np.zeros(4, F64), np.zeros(4, F64), residual), 0)
-    with pytest.raises(TypeError, match="float32 to float16: a residual is added to values that keep their type"):
+    with pytest.raises(TypeError, match="float32 to float16: a residual can be added only to values of the same type"):
         add_residual(device, *views(sent, x, residual), 0)
     assert not device.launched

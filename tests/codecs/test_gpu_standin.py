@@ -251,7 +251,7 @@ def test_an_array_that_only_dlpack_shows_is_used_after_the_work_that_makes_it(cu
     CudaCodec(codec).encode(Shared(late), wire, stream=user)
     user.synchronize()
     assert np.array_equal(wire.get(), expected)
-    with pytest.raises(TypeError, match="takes arrays in the memory of a GPU, not ndarray"):
+    with pytest.raises(TypeError, match="takes arrays in GPU memory, not ndarray"):
         CudaCodec(codec).encode(x, wire)
 
 

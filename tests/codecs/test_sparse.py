@@ -189,7 +189,7 @@ def test_other_types_are_refused_in_one_line() -> None:
     for name in ("topk:0.1", "threshold:1", "2:4"):
         codec, _ = case(name)
         for dtype in ("f8", "i4"):
-            with pytest.raises(TypeError, match=f"^{name}: takes float32, float16 or bfloat16, not"):
+            with pytest.raises(TypeError, match=f"^{name}: supports float32, float16 and bfloat16, but not"):
                 codec.wire_bytes(3, np.dtype(dtype))
 
 

@@ -201,7 +201,7 @@ def test_a_line_of_ten_megabytes(filler: bytes) -> None:
 def test_a_number_beyond_64_bits_is_none(number: str) -> None:
     log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode()))
     assert not log.steps
-    assert "beyond 64 bits" in log.notes[0].why
+    assert "does not fit in 64 bits" in log.notes[0].why
     first_log = read(WHOLE.replace(b"message 1000000 B", b"message %s B" % number.encode(), 1))
     assert list(first_log.steps) == list(range(2, STEPS + 1))
     assert first_log.notes[0].line == FIRST + 1

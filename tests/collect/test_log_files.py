@@ -102,14 +102,14 @@ def test_a_repeated_step() -> None:
     again = LINES[3 + 2].replace("loss 4", "loss 9").encode() + b"\n"
     log = of(WHOLE[:at] + again + WHOLE[at:])
     assert log.steps[3] == TRUTH.steps[3]
-    assert "step 3 is already in line 6" in log.notes[0].why
+    assert "step 3 is also in line 6" in log.notes[0].why
 
 
 def test_a_run_that_began_again_counts_from_there() -> None:
     log = of(WHOLE[: WHOLE.index(b"step 4/6")] + WHOLE)
     assert list(log.steps) == [1, 2, 3, 4, 5, 6]
     assert log.steps[1].line == 10
-    assert "began again" in log.notes[0].why
+    assert "started again" in log.notes[0].why
 
 
 def test_missing_steps_are_named() -> None:
@@ -157,9 +157,9 @@ def test_lines_of_another_rank_in_between() -> None:
 def test_unreadable_paths(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         run_log.read(tmp_path / "none.txt")
-    with pytest.raises(UserError, match="a directory, but a log file"):
+    with pytest.raises(UserError, match="is a directory: give a log file"):
         run_log.read(tmp_path)
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         run_log.read(Path("/dev/null"))
 
 
@@ -169,5 +169,5 @@ def test_unreadable_paths(tmp_path: Path) -> None:
 def test_a_compressed_log_is_named(tmp_path: Path, compress: Callable[[bytes], bytes], command: str) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes(compress(b"step 1 | loss 2.0\n" * 100))
-    with pytest.raises(UserError, match=f"log.txt: is compressed: run {command} on it"):
+    with pytest.raises(UserError, match=f"log.txt: is compressed: decompress the file with {command}"):
         from_log(path)

@@ -164,7 +164,7 @@ def test_a_timestamp_and_statistics_of_iterations() -> None:
     stamped, statistics = table_of("nccl-timestamps.txt"), table_of("nccl-per-iteration.txt")
     assert values_of(stamped)["seconds"] == pytest.approx(552.11e-6)
     assert values_of(stamped)["bus_bytes_per_s"] == pytest.approx(15.19e9)
-    assert stamped.remarks == ["columns that are not read: timestamp"]
+    assert stamped.remarks == ["columns that were skipped: timestamp"]
     assert (statistics.name, values_of(statistics)["seconds_p99"]) == ("all_gather_perf", pytest.approx(580.31e-6))
     assert values_of(statistics)["variation_in_place"] == pytest.approx(0.011)
 
@@ -231,7 +231,7 @@ def test_symbols_of_a_pasted_text(name: str, begin: str) -> None:
 def test_a_table_that_ends_early_is_noted() -> None:
     stopped, complete = load(FIXTURES / "nccl-one-of-two-stopped.txt")
     assert (stopped.name, complete.name) == ("all_reduce_perf", "all_gather_perf")
-    assert "ends early" in stopped.remarks[0] and complete.remarks == []
+    assert "the table is incomplete" in stopped.remarks[0] and complete.remarks == []
     assert len(stopped.sizes) == len(complete.sizes) == 1
 
 
@@ -240,10 +240,10 @@ def test_a_row_that_was_cut_is_noted() -> None:
     (table,) = read_lines(
         "# OSU MPI Latency Test v9", "# Size   Avg Latency(us)  Min Latency(us)", "1 2.0 1.5", "2 2.5"
     )
-    assert len(table.sizes) == 1 and "line 4 looks like a truncated row" in table.remarks[0]
+    assert len(table.sizes) == 1 and "line 4 was skipped, because the row looks truncated" in table.remarks[0]
     (table,) = read([*lines[:12], lines[12][:60]], Path("x"))
-    assert len(table.sizes) == 1 and "ends early" in table.remarks[-1]
-    assert table.remarks[0] == "line 13 looks like a truncated row and is not read"
+    assert len(table.sizes) == 1 and "the table is incomplete" in table.remarks[-1]
+    assert table.remarks[0] == "line 13 was skipped, because the row looks truncated"
 
 
 def test_a_failed_check_outside_the_rows() -> None:
@@ -281,7 +281,7 @@ def test_a_json_file_that_was_cut_has_the_rows_before(tmp_path: Path, indent: in
         path.write_text(text[:length])
         tables = load(path)
         assert all(table.sizes == truth[: len(table.sizes)] for table in tables)
-        assert all("ends early" in table.remarks[0] for table in tables)
+        assert all("the file is truncated" in table.remarks[0] for table in tables)
     path.write_text(text[: text.index('"out_of_bounds"')])
     assert load(path)[0].sizes == truth
 

@@ -77,7 +77,7 @@ def test_a_log_that_begins_again_contains_the_last_attempt_alone(tmp_path: Path)
     content = START.encode() + stamped(NANOGPT) + START.encode() + stamped(NANOGPT[:1], 9.0)
     log = log_of(content, "nanogpt", tmp_path).close()
     assert list(log.steps) == [1] and len([e for e in log.events if isinstance(e, Start)]) == 1
-    assert "began again" in log.notes[0].why
+    assert "started again" in log.notes[0].why
 
 
 def test_a_last_line_that_was_cut_is_not_used(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_last_line_that_was_cut_is_not_used(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_a_number_is_noted(tmp_path: Path) -> None:
     log = log_of(START.encode() + stamped(["loss is low"]), OWN, tmp_path).close()
     assert log.steps[1].loss is None
-    assert "the loss of the line is not a number" in log.notes[0].why
+    assert "the value of loss in the line is not a number" in log.notes[0].why
 
 
 def test_a_log_alone_names_its_dialect(tmp_path: Path) -> None:

@@ -181,10 +181,10 @@ def test_nan_in_the_last_line_is_detected_without_an_end(root: Path) -> None:
 
 
 def test_a_worker_that_reports_a_failure(root: Path) -> None:
-    edit_log(root, 9, '{"event": "end", "state": "failed", "reason": "replicas hold different weights"}\n')
+    edit_log(root, 9, '{"event": "end", "state": "failed", "reason": "replicas have different weights"}\n')
     write_marker(directory(root), "j0001-r1", 1)
     run = run_of(root)
-    assert (run.state, run.verdict.reason) == ("failed", "replicas hold different weights")
+    assert (run.state, run.verdict.reason) == ("failed", "replicas have different weights")
 
 
 def test_a_run_that_was_cancelled_in_its_middle(root: Path) -> None:

@@ -107,7 +107,7 @@ def test_measured_times_say_nothing_of_other_topologies() -> None:
     here = replace(SLOW, measured=rows, ranks_per_node=(4, 4))
     elsewhere = replace(here, ranks_per_node=(8, 8))
     assert here.foreign(TWO_NODES) is None and "measured" in chosen(size, here).why
-    assert elsewhere.foreign(TWO_NODES) == "measured with 8 + 8 ranks on 2 nodes, not over 2 nodes x 4 ranks"
+    assert elsewhere.foreign(TWO_NODES) == "measured with 8 + 8 ranks on 2 nodes, but the run has 2 nodes x 4 ranks"
     assert chosen(size, elsewhere).why == chosen(size, SLOW).why
 
 

@@ -133,6 +133,6 @@ def test_impossible_operations_are_refused_or_done_by_another_algorithm(mpi_resu
         half, other, double = line["said"]
         assert half == "a reduction sums fp32 or fp64, not float16: convert the values first"
         assert other == "an encoded all-reduce supports only sums: use an exact channel for other operations"
-        assert double.startswith("zfp:8: takes float32, float16 or bfloat16, not float64")
+        assert double.startswith("zfp:8: supports float32, float16 and bfloat16, but not float64")
         assert line["instead"] == {"two-shot": 1}
         assert line["sums"] == [2.0] * 5

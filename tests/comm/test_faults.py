@@ -34,7 +34,7 @@ def test_a_message_that_was_changed_or_cut_is_found_and_its_sender_named(mpi_res
             assert line["said"] == "", line
         else:
             assert line["said"].startswith("TransitError: a message of "), line
-            assert "from rank 1 was changed on its way" in line["said"], line
+            assert "from rank 1 was damaged in transit" in line["said"], line
 
 
 def test_damage_is_missed_without_the_checksum(mpi_results):

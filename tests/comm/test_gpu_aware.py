@@ -36,7 +36,7 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
     [
         (OPEN_MPI, library(1), {}, "", "yes", "MPIX_Query_cuda_support says 1"),
         (OPEN_MPI, library(0), {}, "", "no", "MPIX_Query_cuda_support says 0"),
-        (OPEN_MPI, library(), {}, "", "unknown", "Open MPI v5.0.7, package: x has no call that reports it"),
+        (OPEN_MPI, library(), {}, "", "unknown", "Open MPI v5.0.7, package: x has no call that reports GPU support"),
         (MPICH, library(gpu_query=(0, 1)), {}, "mpi,system", "yes", "MPIX_GPU_query_support says 1"),
         (MPICH, library(gpu_query=(0, 0)), {}, "mpi,system", "no", "MPIX_GPU_query_support says 0"),
         (MPICH, library(gpu_query=(5, 0)), {}, "", "unknown", "MPIX_GPU_query_support fails"),
@@ -55,7 +55,7 @@ def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = N
             {"MPICH_GPU_SUPPORT_ENABLED": "1"},
             "",
             "unknown",
-            "Wonder MPI 1 has no call that reports it",
+            "Wonder MPI 1 has no call that reports GPU support",
         ),
     ],
 )
@@ -100,5 +100,5 @@ def test_ranks_that_disagree_count_as_no():
     comm = SimpleNamespace(allgather=lambda here: [first, first, other])
     agreed = gpu_aware(comm)
     assert agreed.answer is GpuAwareness.NO
-    assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on 2 (other)"
+    assert agreed.why == "ranks differ: yes on rank 0 (one), unknown on rank 2 (other)"
     assert gpu_aware(SimpleNamespace(allgather=lambda here: [first, first])) == first

@@ -111,7 +111,7 @@ def test_a_thread_may_drive_the_device(results_of):
 
 def test_a_damaged_message_is_refused(results_of):
     (staged,) = results_of(2, "damaged")
-    assert "was changed on its way" in staged["refusal"]
+    assert "was damaged in transit" in staged["refusal"]
 
 
 @pytest.mark.parametrize("x", [[1.0, 2.0], "torch", object()])
@@ -120,7 +120,7 @@ def test_other_arrays_are_refused_with_a_message(x):
         import torch
 
         x = torch.zeros(3)
-    with pytest.raises(TypeError, match="collectives take arrays of NumPy, and of torch or CuPy on a GPU, not"):
+    with pytest.raises(TypeError, match="collectives take NumPy arrays, or arrays of torch or CuPy on a GPU, but not"):
         Places().of(x)
 
 

@@ -167,10 +167,10 @@ def test_a_missing_nccl_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace()))
     monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(nccl=SimpleNamespace(available=False)))
-    with pytest.raises(UserError, match="CuPy finds no NCCL: install nvidia-nccl-cu12"):
+    with pytest.raises(UserError, match="CuPy does not find NCCL: install nvidia-nccl-cu12"):
         nccl.load()
     monkeypatch.setitem(sys.modules, "cupy.cuda", None)
-    with pytest.raises(UserError, match="NCCL is used through CuPy, and that fails"):
+    with pytest.raises(UserError, match="NCCL requires CuPy, which cannot be imported"):
         nccl.load()
 
 
@@ -182,7 +182,10 @@ def test_an_nccl_whose_communicators_may_deadlock_is_refused(monkeypatch: pytest
         fake.get_version = lambda number=number: number  # type: ignore[attr-defined]
         monkeypatch.setattr(nccl, "load", lambda fake=fake: fake)
         if number < 22600:
-            with pytest.raises(UserError, match=r"NCCL 2.21.5 may deadlock: install NCCL 2.26.0 or later"):
+            with pytest.raises(
+                UserError,
+                match=r"NCCL 2.21.5, operations of several communicators may deadlock: install NCCL 2.26.0 or later",
+            ):
                 nccl.connect(nccl.MPI.COMM_SELF)
             assert "NCCL_LAUNCH_ORDER_IMPLICIT" not in os.environ
         else:

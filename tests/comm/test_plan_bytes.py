@@ -113,20 +113,22 @@ def test_slices_tile_the_vector_and_begin_on_chunks(operation, algorithm):
 @pytest.mark.parametrize("operation", [Operation.REDUCE_SCATTER, Operation.ALL_GATHER], ids=lambda o: o.value)
 def test_algorithms_for_all_reduce_only_are_refused_elsewhere(operation, algorithm):
     refused = f"{algorithm.value} does not support {operation.value}"
-    message = f"{refused} over 1 nodes x 4 ranks: it supports all-reduce only"
+    message = f"{refused} over 1 nodes x 4 ranks: the algorithm supports only all-reduce"
     with pytest.raises(ValueError, match=message):
         planned(operation, 100, FLAT[3], "int8:256", algorithm)
 
 
 @pytest.mark.parametrize("operation", ROOTED, ids=lambda o: o.value)
 def test_homomorphic_sums_do_not_broadcast_or_reduce(operation):
-    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "it supports all-reduce only"
+    assert refusal(operation, Algorithm.HOMOMORPHIC, FLAT[3]) == "the algorithm supports only all-reduce"
     assert all(refusal(operation, algorithm, FLAT[3]) is None for algorithm in (Algorithm.DOUBLING, Algorithm.RING))
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED], ids=lambda a: a.value)
 def test_hierarchies_of_unequal_nodes_are_refused(algorithm):
-    with pytest.raises(ValueError, match=r"over 3 ranks on 2 nodes, 2 \+ 1: it needs the same number of ranks on"):
+    with pytest.raises(
+        ValueError, match=r"over 3 ranks on 2 nodes, 2 \+ 1: the algorithm requires the same number of ranks on"
+    ):
         planned(Operation.ALL_REDUCE, 100, Topology((0, 0, 1)), "none", algorithm)
 
 

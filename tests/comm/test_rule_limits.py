@@ -106,10 +106,10 @@ def test_both_sides_of_a_message_agree_at_the_threshold(reports):
 def test_rules_that_no_algorithm_can_follow_are_refused(reports):
     for line in reports["refusals"]:
         assert line["said"] == [
-            "no all-reduce over 4 ranks on 2 nodes, 3 + 1 is encoded between nodes only: it needs the same number of "
-            "ranks on every node",
-            "no broadcast over 2 nodes x 2 ranks is encoded between nodes only: a broadcast passes on what its root "
-            "has encoded",
+            "all-reduce over 4 ranks on 2 nodes, 3 + 1 cannot be encoded only between nodes: the algorithm requires "
+            "the same number of ranks on every node",
+            "broadcast over 2 nodes x 2 ranks cannot be encoded only between nodes: a broadcast forwards the data that "
+            "its root has encoded",
             "channel DP: between_nodes needs algorithm hierarchical or auto, not ring",
         ]
 

@@ -26,7 +26,7 @@ def test_the_answer_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
     assert lines[0] == exposed
     assert lines[1] == (
-        "int8 on DP can make a step at most 1.17x faster (4 bits: 1.25x, free communication: 1.25x); it pays below"
+        "int8 on DP can make a step at most 1.17x faster (4 bits: 1.25x, free communication: 1.25x); int8 pays below"
         " 492 Gbit/s per GPU."
     )
     document = json.loads(output.read_text())
@@ -41,7 +41,7 @@ def test_every_format_has_the_exposed_kinds(suffix: str, tmp_path: Path) -> None
     text = (tmp_path / f"out.{suffix}").read_text()
     assert "reduce-scatter" in text and "all-gather" in text
     if suffix == "html":
-        assert "One step of rank 0" in text and "DP: gain over bandwidth" in text and text.count("<svg") >= 2
+        assert "One step of rank 0" in text and "DP: gain by bandwidth" in text and text.count("<svg") >= 2
 
 
 def test_compressed_traces_and_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,13 +79,19 @@ WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "missing": (lambda at: [at / "gone.json"], "gone.json: No such file"),
     "empty": (lambda at: [write_text(at, "")], "the file is empty"),
     "text": (lambda at: [write_text(at, "hello")], "is not JSON"),
-    "another document": (lambda at: [write_text(at, '{"a": [1]}')], "not a trace of torch.profiler"),
-    "truncated": (lambda at: [cut(at)], "was the program stopped while it wrote the trace?"),
+    "another document": (
+        lambda at: [write_text(at, '{"a": [1]}')],
+        "contains no 'traceEvents': give a trace of torch.profiler",
+    ),
+    "truncated": (lambda at: [cut(at)], "the file is truncated or damaged"),
     "damaged gzip": (lambda at: [damage_gzip(at / "x.json.gz")], "the gzip data is damaged"),
     "no work": (lambda at: [write(at / "x.json", steps(0, 10))], "no kernels, operators or collective calls"),
     "no trace": (lambda at: [at], "the directory contains no trace"),
-    "one rank twice": (lambda at: [write(at / f"{k}.json", two_steps()) for k in range(2)], "give each rank once"),
-    "two jobs": (lambda at: [write(at / f"{k}.json", two_steps(), k, 2 + k) for k in range(2)], "traces of one job"),
+    "one rank twice": (lambda at: [write(at / f"{k}.json", two_steps()) for k in range(2)], "give one trace per rank"),
+    "two jobs": (
+        lambda at: [write(at / f"{k}.json", two_steps(), k, 2 + k) for k in range(2)],
+        "give traces of the same job",
+    ),
     "no rank": (lambda at: [write(at / f"{k}.json", two_steps(), None) for k in range(2)], "does not contain its rank"),
     "other steps": (
         lambda at: [write(at / f"{k}.json", [*steps(0, 9, first=9 * k), kernel(0, 9)], k) for k in range(2)],
@@ -118,11 +124,11 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
     ("options", "says"),
     [
         ({"patterns": ["mine"]}, "--group mine: give REGEX=DIMENSION"),
-        ({"patterns": ["(=DP"]}, "--group (=DP: needs a regular expression"),
-        ({"patterns": ["mine=XP"]}, "a dimension of DP, TP"),
-        ({"codec_speed": 0.0}, "--codec-speed 0: must be a speed in GB/s"),
-        ({"link_gbit": 0.0}, "--link 0: must be the bandwidth of a rank's link in Gbit/s"),
-        ({"link_gbit": float("nan")}, "--link nan: must be the bandwidth of a rank's link in Gbit/s"),
+        ({"patterns": ["(=DP"]}, "--group (=DP: give a regular expression"),
+        ({"patterns": ["mine=XP"]}, "one of the dimensions DP, TP"),
+        ({"codec_speed": 0.0}, "--codec-speed 0: must be above 0, in GB/s"),
+        ({"link_gbit": 0.0}, "--link 0: must be above 0, the bandwidth of a rank's link in Gbit/s"),
+        ({"link_gbit": float("nan")}, "--link nan: must be above 0, the bandwidth of a rank's link in Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
     ],
 )

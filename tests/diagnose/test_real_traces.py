@@ -82,7 +82,7 @@ def test_a_program_without_profiler(tmp_path: Path) -> None:
         assert done.returncode == status, done.stderr[-2000:]
         if status:
             assert done.stderr.splitlines()[-1].endswith(
-                "no rank has written a trace (it needs 8 steps of a torch.optim optimizer)"
+                "no rank has written a trace (a trace requires 8 steps of a torch.optim optimizer)"
             )
         else:
             assert "\nCommunication is exposed for " in f"\n{done.stdout}" and "per step and rank" in done.stdout
@@ -99,7 +99,7 @@ def test_a_dry_run_ends_with_the_answer(steps: int, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     last = done.stderr.splitlines()[-2:]
     if steps < 8:
-        assert last[-1].startswith("hpcbench: no diagnosis: it needs 8 steps")
+        assert last[-1].startswith("hpcbench: no diagnosis is possible: a diagnosis requires 8 steps")
     else:
         assert last[0].startswith("hpcbench: Communication is exposed for ")
         assert "faster" in last[1] or "cannot pay" in last[1]

@@ -96,9 +96,9 @@ def test_ranks_of_a_node_have_no_nominal_rate(monkeypatch: pytest.MonkeyPatch) -
     ("settings", "health", "fact"),
     [
         (
-            {"err": "hpcbench.errors.UserError: train.transport: CuPy finds no NCCL"},
+            {"err": "hpcbench.errors.UserError: train.transport: CuPy does not find NCCL"},
             Health.MISSING,
-            "CuPy finds no NCCL",
+            "CuPy does not find NCCL",
         ),
         ({"status": None}, Health.UNKNOWN, "nccl_probe"),
         ({"out": printed(version="2.19.3", rate="1e9")}, Health.MISSING, "2.19.3, older than 2.27"),

@@ -85,8 +85,8 @@ def test_tokens_for_experts_are_encoded_between_nodes_only(reports):
 def test_nodes_of_unequal_size_are_refused_in_one_line(reports):
     (line,) = (line for line in reports if line["test"] == "irregular")
     message = (
-        "scheme own: rule 1 (DP int8:256) encodes only between nodes, and a group of DP has 4 ranks on 2 nodes, 3 + 1: "
-        "sums within nodes need the same number of ranks on each node: change layout or ranks_per_node, or "
+        "scheme own: rule 1 (DP int8:256) encodes only between nodes, but a group of DP has 4 ranks on 2 nodes, 3 + 1: "
+        "sums within nodes require the same number of ranks on each node: change layout or ranks_per_node, or "
         "leave between_nodes out"
     )
     assert line["said"] == [message] * 4

@@ -81,7 +81,9 @@ def test_a_lost_or_repeated_push_is_detected():
     shard = ServerShard(2, None, lambda sums, number: None)
     shard.push(Push(0, 0, 0, (), []))
     for clock in (0, 2):
-        with pytest.raises(TransitError, match=rf"worker 0 pushes its gradient {clock}, and 1 have come"):
+        with pytest.raises(
+            TransitError, match=rf"worker 0 pushes gradient {clock}, but 1 of its gradients have arrived"
+        ):
             shard.push(Push(0, clock, 0, (), []))
 
 

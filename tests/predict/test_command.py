@@ -252,7 +252,7 @@ def test_what_was_measured_here_takes_the_place_of_what_was_assumed(tmp_path: Pa
     assert about["products"]["basis"] == "measured here" and machine.device.peak("fp32") == pytest.approx(1e9)
     assert measured[0].time.seconds.value > 3 * assumed[0].time.seconds.value
     assert assumed[0].time.seconds.basis is InputBasis.ASSUMED
-    with pytest.raises(UserError, match=r"holds neither gemm\.json nor network\.json"):
+    with pytest.raises(UserError, match=r"contains neither gemm\.json nor network\.json"):
         predict_study(path, site=None, measured=tmp_path, ranks=(), sets=())
 
 

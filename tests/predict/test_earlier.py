@@ -69,7 +69,7 @@ def test_a_slower_machine_is_predicted_slower_in_other_runs_too(tmp_path: Path) 
     learned = about["learned"]
     assert isinstance(learned, list)
     assert learned[0].startswith("2 earlier runs: computation took 3.00 times the time from the tables")
-    assert "by the calibration by the other runs: mean error" in learned[2]
+    assert "with a calibration from the other runs: mean" in learned[2]
 
 
 def test_codecs_tell_their_speed_themselves(tmp_path: Path) -> None:
@@ -102,5 +102,5 @@ def test_runs_that_did_not_end_or_ran_elsewhere_teach_nothing(tmp_path: Path) ->
     for log in root.glob("runs/*/log.txt"):
         lines = log.read_text().splitlines()
         log.write_text("\n".join(line for line in lines if '"event": "end"' not in line) + "\n")
-    with pytest.raises(UserError, match=r"holds neither gemm\.json nor network\.json, nor completed runs on local"):
+    with pytest.raises(UserError, match=r"contains neither gemm\.json nor network\.json, nor completed runs on local"):
         predicted(path, tmp_path / "results")

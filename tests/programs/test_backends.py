@@ -118,8 +118,8 @@ def test_bytes_on_gpus_are_named_by_their_reason() -> None:
         {"why": "small", "call_bytes": 5},
     ]
     assert state_cuda(rows) == (
-        "tensors on GPUs stayed exact: 2.000 MB were on a GPU, in a group without NCCL; "
-        "1.000 MB were carried by torchcomms, and only c10d's own NCCL is supported"
+        "tensors on GPUs were sent exactly: 2.000 MB were on a GPU, in a group without NCCL; "
+        "1.000 MB were sent by torchcomms, but only c10d's own NCCL is supported"
     )
     assert state_cuda(rows[2:]) is None
 
@@ -140,7 +140,9 @@ def test_a_missing_cupy_is_an_error_before_the_first_message(
     except ImportError:
         cupy = None
     need("CuPy is here" if cupy else None)
-    with pytest.raises(RuntimeError, match=r"not possible on this rank: codecs on a GPU need CuPy .*cupy-cuda13x"):
+    with pytest.raises(
+        RuntimeError, match=r"this rank cannot encode calls on its GPU: codecs on a GPU need CuPy .*cupy-cuda13x"
+    ):
         backends.make_streamed_group(group(Backend("nccl")), Account(), GPU)
 
 
@@ -151,7 +153,7 @@ def test_the_first_rank_warns_that_the_way_is_experimental(
     with caplog.at_level(logging.WARNING):
         name, rank, *_ = backends.make_streamed_group(group(Backend("nccl")), Account(), GPU)  # type: ignore[misc]
     assert (name, rank) == ("group mesh_dp", 0)
-    assert "are sent over NCCL. This is experimental: no GPU has run it yet" in caplog.text
+    assert "are sent over NCCL. This is experimental and has not been tested on a GPU" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,11 @@ def run(directory: Path, *options: str) -> tuple[subprocess.CompletedProcess[str
     [
         (["--scheme", "naive-int8"], 0, r"all-reduce +float32 +int8:256 +6 "),
         (["--scheme", "naive-int8", "--dry"], 0, r"all-reduce +float32 +would be int8:256 +6 "),
-        (["--scheme", "naive-mpc"], 1, r"the size of the codec varies, and over NCCL it must be fixed +6 .*int8:256"),
+        (
+            ["--scheme", "naive-mpc"],
+            1,
+            r"the codec's messages vary in size, but NCCL requires a fixed size +6 .*int8:256",
+        ),
     ],
 )
 def test_a_run_goes_the_whole_way(tmp_path: Path, options: list[str], status: int, shown: str) -> None:

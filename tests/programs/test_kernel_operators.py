@@ -50,9 +50,9 @@ def test_fake_tensors_have_the_sizes_of_real_ones() -> None:
         encode(x, wire, None, "int8:256", F32, 0)
         decode(wire, x, "int8:256", F32, False)
         add_encode(wire, x, torch.empty_like(wire), "int8:256", 0)
-        with pytest.raises(ValueError, match="int8:256 needs 3048 bytes, not 3047"):
+        with pytest.raises(ValueError, match="int8:256 needs 3048 bytes, but the wire has 3047"):
             encode(x, wire[1:], None, "int8:256", F32, 0)
-        with pytest.raises(ValueError, match="3047 bytes are not 3000 values of int8:256, which has 3048"):
+        with pytest.raises(ValueError, match="3000 values of int8:256 have 3048 bytes, not 3047"):
             decode(wire[1:], x, "int8:256", F32, False)
 
 

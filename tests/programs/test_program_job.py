@@ -150,8 +150,8 @@ def test_sent_bytes_of_ranks_are_in_the_log(tmp_path: Path) -> None:
     ("script", "scheme", "message"),
     [
         (TRAINS, INT8, "0 of 2 ranks have reported their traffic"),
-        (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "bytes were exact (small)"),
-        ("print('nothing')", NATIVE, "its log has no step that matches program.log.line"),
+        (REPORTS.replace("ROWS", repr([{**ROW, "codec": "", "why": "small"}])), INT8, "were sent exactly (small)"),
+        ("print('nothing')", NATIVE, "the program's log has no step that matches program.log.line"),
         ("print('loss 1'); raise SystemExit(3)", NATIVE, "exit status 3"),
         ("print('loss 1')\nprint('[rank1]: ValueError: planted')\nraise SystemExit(1)", NATIVE, "ValueError: planted"),
     ],
@@ -303,7 +303,7 @@ def test_the_baseline_has_no_kernels_even_if_the_shell_sets_them(tmp_path: Path)
 
 def test_a_launcher_that_starts_another_number_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "", start="rank")
-    with pytest.raises(UserError, match="has started 3 processes, but 2 were planned"):
+    with pytest.raises(UserError, match="has started 3 processes, but 2 were requested"):
         prepared(load(path), path, "c", {"PMI_RANK": "0", "PMI_SIZE": "3"})
 
 

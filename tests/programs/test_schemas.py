@@ -50,7 +50,7 @@ def test_an_operator_with_other_results_or_a_new_one_is_named(
         interception.install()
     interception.remove()
     assert [record.getMessage().partition(":")[2].strip() for record in caplog.records] == [
-        "c10d.send has 1 results, and 2 were expected: its calls are sent uncompressed and not counted",
+        "c10d.send has 1 results, but 2 were expected: its calls are sent uncompressed and not counted",
         "c10d.barrier is not supported: its calls are sent uncompressed and not counted",
     ]
 

@@ -108,7 +108,7 @@ def test_names_of_hosts_and_users_are_replaced_everywhere(root: Path, tmp_path: 
             assert gone not in content, name
         assert USER.encode() not in content.replace(b"malice", b""), name
     assert "demo-001/core" not in files and "left out: demo-001/core: not text" in done.output
-    assert "names are still part of longer words: demo-001/study.yaml:1" in done.output
+    assert "names remain as parts of longer words: demo-001/study.yaml:1" in done.output
     log = files["demo-001/runs/r1-baseline/log.txt"].decode()
     assert '"host": "host-1"' in log and '"host": "host-2"' in log and "name-1" in log
     stated = figures(path)
@@ -216,8 +216,8 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: it must end with .tar.gz"),
-        (["--anonymous"], "--anonymous: needs --bundle FILE: add it"),
+        (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: use a name that ends with .tar.gz"),
+        (["--anonymous"], "--anonymous: applies only to bundles: add --bundle FILE"),
         (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
     ],
 )

@@ -37,19 +37,19 @@ def test_an_honest_log_has_no_notes(tmp_path: Path) -> None:
 
 
 FAULTS: list[tuple[int, str, str, str]] = [
-    (STEP, "samples/s 32.00", "samples/s 36.00", "samples/s printed are 1.12 times what the step times give: 36 printed, 32"),
-    (STEP, "model 2.560", "model 3.840", "model FLOP/s printed are 1.5 times what the step times give: 3.84e+09 printed, 2.56"),
-    (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, and 1 by line "),
+    (STEP, "samples/s 32.00", "samples/s 36.00", "samples/s printed are 1.12 times the value that the step times imply: 36 printed, 32"),
+    (STEP, "model 2.560", "model 3.840", "model FLOP/s printed are 1.5 times the value that the step times imply: 3.84e+09 printed, 2.56"),
+    (STEP, "hardware 2.560", "hardware 1.280", "hardware over model FLOP/s is 0.5, but 1 according to line "),
     (STEP, "loss 4.337500", "loss nan", "the loss of step 5 is nan"),
-    (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, and 6.4e+08 by the formula"),
-    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, the lines of steps 3 to 12 report 10000000"),
-    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, the lines of steps 3 to 12 report 2800000"),
+    (3, "640000000.0", "860000000.0", "model_flops_per_sample is 8.6e+08, but 6.4e+08 according to the formula for the model's shape"),
+    (TRAFFIC, '"message_bytes": 10000000', '"message_bytes": 10000008', "message bytes are 10000008, but the lines of steps 3 to 12 report 10000000"),
+    (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 2800008', "wire bytes are 2800008, but the lines of steps 3 to 12 report 2800000"),
     (TRAFFIC, '"wire_bytes": 2800000', '"wire_bytes": 12000000', "zfp:8 makes messages larger: 12000000 wire bytes for 10000000"),
-    (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, without a codec"),
+    (TRAFFIC, '"codec": "zfp:8"', '"codec": "none"', "2800000 wire bytes for 10000000 message bytes, although no codec is set"),
     (TRAFFIC, '"exposed_s": 4.0', '"exposed_s": 40.0', "ranks waited 0.5 s per step for messages, but a step took 0.25 s"),
-    (END, '"seconds": 37.4', '"seconds": 5.0', "the run took 5.000 s, its steps 7.500 s"),
-    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, and 9.877 s by the clock times of its start and end"),
-    (END, '"steps": 12', '"steps": 11', "the end event says 11 steps, the log contains 12"),
+    (END, '"seconds": 37.4', '"seconds": 5.0', "the run took 5.000 s, but its steps took 7.500 s"),
+    (END, "06:31:00.000Z", "06:30:10.000Z", "the run took 37.400 s, but only 9.877 s passed between its start and end times"),
+    (END, '"steps": 12', '"steps": 11', "the end event reports 11 steps, but the last step in the log is 12"),
 ]  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_a_planted_fault_is_named_with_its_line(tmp_path: Path, line: int, old: 
 def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
     (note,) = notes(tmp_path, STEP, "message 1000000 B", "message 1000001 B")
     assert note.endswith(
-        f":{TRAFFIC}: the channels' message bytes are 10000000, the lines of steps 3 to 12 report 10000001"
+        f":{TRAFFIC}: the channels' message bytes are 10000000, but the lines of steps 3 to 12 report 10000001"
     )
 
 
@@ -119,7 +119,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
     assert measure(shaped(formula, "unlabelled_flops_per_rank")).notes == ()
     (note,) = measure(shaped(1.2 * formula, "unlabelled_flops_per_rank")).notes
     assert note.startswith("x: train.log:10: the FLOP/s printed are ")
-    assert "times what the nearest formula for the run's shape gives" in note
+    assert "times the result of the nearest formula for the run's shape" in note
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
@@ -154,7 +154,10 @@ def test_what_is_recomputed_says_what_was_executed(tmp_path: Path, recompute: st
         if {recompute, other} == {"none", "selective"}:
             del text[1]  # GPT-NeoX does not distinguish it
         assert [note.split(":3: ")[1].split(" is ")[0] for note in result] == text
-        assert all(note.endswith(f"by the formula for its shape with recompute: {recompute}") for note in result)
+        assert all(
+            note.endswith(f"according to the formula for the model's shape with recompute: {recompute}")
+            for note in result
+        )
 
 
 @pytest.mark.parametrize("recompute", [None, True, -1, 0, 1.5, "all"])
@@ -167,7 +170,7 @@ def test_the_formula_that_was_taken_is_named(tmp_path: Path) -> None:
     (note,) = [
         note for note in notes(tmp_path, STEP, "model 2.560", f"model {executed:.3f}") if "model FLOP/s printed" in note
     ]
-    assert note.endswith("which is what Megatron-LM's formula with recomputation gives")
+    assert note.endswith("which is the result of Megatron-LM's formula with recomputation")
 
 
 def test_neox_formula_by_hand() -> None:
@@ -195,7 +198,7 @@ def test_mfu_that_is_claimed_against_flops_and_peak() -> None:
 
     assert claimed(0.5) == ()
     (note,) = claimed(0.6)
-    assert note.startswith("x: train.log:11: MFU: 0.6 is claimed, and 0.5 recomputed (1 of 3 steps)")
+    assert note.startswith("x: train.log:11: MFU: 0.6 is printed, but 0.5 recomputed (1 of 3 steps)")
     assert "MFU 110.0% is impossible" in measure(foreign(mfu=[0.5, 1.1])).notes[0]
 
 
@@ -220,10 +223,10 @@ def test_a_foreign_log_that_agrees_has_no_notes() -> None:
 @pytest.mark.parametrize(
     ("column", "factor", "message"),
     [
-        ("samples_per_s", 1.5, r"the samples/s printed are 1\.5 times what the step times give: 48 printed, 32 recomputed \(1 of 5 steps\)"),
-        ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times what the step times give: .* by line 1[0-9]"),
-        ("model_flops_per_rank", 2, r"the model FLOP/s printed are 2 times .* by line 1[0-9]"),
-        ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* by line 1[0-9]"),
+        ("samples_per_s", 1.5, r"the samples/s printed are 1\.5 times the value that the step times imply: 48 printed, 32 recomputed \(1 of 5 steps\)"),
+        ("tokens_per_s", 0.5, r"the tokens/s printed are 0\.5 times the value that the step times imply: .* according to line 1[0-9]"),
+        ("model_flops_per_rank", 2, r"the model FLOP/s printed are 2 times .* according to line 1[0-9]"),
+        ("unlabelled_flops_per_rank", 2, r"the FLOP/s printed are 2 times .* according to line 1[0-9]"),
     ],
 )  # fmt: skip
 def test_a_foreign_step_that_does_not_fit_the_others_is_named(column: str, factor: float, message: str) -> None:
@@ -243,20 +246,24 @@ def test_a_batch_that_grows_is_no_fault_where_lines_say_so() -> None:
     assert measure(run).notes == ()
     (note,) = measure(foreign(seconds=[1.0] * 5, samples_per_s=[16.0, 16.0, 32.0, 32.0, 32.0])).notes
     assert (
-        note.startswith("x: train.log:10: the samples/s printed are 0.5 times") and "by line 12 (2 of 5 steps)" in note
+        note.startswith("x: train.log:10: the samples/s printed are 0.5 times")
+        and "according to line 12 (2 of 5 steps)" in note
     )
 
 
 def test_samples_consumed_are_batches() -> None:
     (note,) = measure(foreign(samples=[64] * 3, consumed_samples=[64, 128, 200])).notes
-    assert note == "x: train.log:12: 200 consumed samples, but 3 steps of 64 are 192"
+    assert note == "x: train.log:12: the log reports 200 consumed samples, but 3 steps with 64 samples each consume 192"
 
 
 def test_tokens_a_second_of_all_and_of_one() -> None:
     (note,) = measure(foreign(tokens_per_s=[1600.0] * 3, tokens_per_s_per_rank=[100.0, 100.0, 80.0])).notes
-    assert note == "x: train.log:12: tokens/s over tokens/s of a rank is 20, and 16 by line 11 (1 of 3 steps)"
+    assert note == "x: train.log:12: tokens/s over tokens/s of a rank is 20, but 16 according to line 11 (1 of 3 steps)"
     (note,) = measure(foreign(consumed_tokens=[1000, 2000, 3900], consumed_samples=[10, 20, 30])).notes
-    assert note == "x: train.log:12: consumed tokens over consumed samples is 130, and 100 by line 11 (1 of 3 steps)"
+    assert (
+        note
+        == "x: train.log:12: consumed tokens over consumed samples is 130, but 100 according to line 11 (1 of 3 steps)"
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 1.7e308])

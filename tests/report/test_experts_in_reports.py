@@ -157,4 +157,4 @@ def test_the_table_of_speeds_says_which_rows_are_counted(tmp_path: Path) -> None
     with_experts(tmp_path / "log.txt", LAYERS, ep=4)
     blocks = [b for c in build(read([tmp_path / "log.txt"]).sections, ["speed"]).chapters for b in c.blocks]
     (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "speed")
-    assert "FLOP/s of the model do not count tokens that experts dropped" in table.notes[-1]
+    assert "Model FLOP/s exclude tokens that experts dropped" in table.notes[-1]

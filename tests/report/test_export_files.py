@@ -39,7 +39,7 @@ def test_the_report_is_printed_and_each_file_written(root: Path, tmp_path: Path,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("records", "the suffix selects the kind of file: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
+        ("records", "the suffix selects the file format: use one of .csv, .jsonl, .parquet, .sqlite, .db"),
         ("records.xlsx", "the suffix selects"),
         ("missing/records.csv", "does not exist: create it"),
         ("taken.csv", "is a directory"),

@@ -143,7 +143,8 @@ def test_the_answer_sets_the_best_scheme_beside_the_cast_and_names_the_simplest(
         sentence.startswith("naive-bf16, a cast to 16 bits, runs at 1.20 times the b") for sentence in answer_lines
     )
     assert (
-        "Simplest of the schemes that no other one significantly beats: naive-bf16 (a cast to 16 bits)." in answer_lines
+        "Simplest of the schemes that no other scheme significantly beats: naive-bf16 (a cast to 16 bits)."
+        in answer_lines
     )
 
 
@@ -151,13 +152,14 @@ def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> No
     answer_lines = answer(planted({**FOUR, "zhybrid-16-8": (1.35, 2.5)}), "local")
     assert any(sentence.startswith("zhybrid-16-8 is faster than naive-bf16 (1.1") for sentence in answer_lines)
     assert any(
-        "one significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line for line in answer_lines
+        "scheme significantly beats: zhybrid-16-8 (codecs by traffic, or with feedback)." in line
+        for line in answer_lines
     )
 
 
 def test_the_answer_says_that_no_cast_ran() -> None:
     answer_lines = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
-    assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) ran with") for sentence in answer_lines)
+    assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) was run") for sentence in answer_lines)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +176,14 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
         raw = run.run.settings.raw
         run.run.settings = LoggedSettings.read({**raw, "train": {**raw["train"], **train}})
     answer_lines = answer(cell, "local")
-    assert any(sentence.startswith("Messages have 16 bits without a codec") for sentence in answer_lines) == half
+    assert any(sentence.startswith("Without a codec, messages have 16 bits") for sentence in answer_lines) == half
     assert any(sentence.startswith("No cast to 16 bits") for sentence in answer_lines) != half
 
 
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
     """A codec must be significantly better. The previous sentence also lists the controls as nondominated."""
     schemes = {"baseline": (1.0, 2.5), "identity": (1.2, 2.5), "naive-bf16": (1.2, 2.5), "mzhybrid": (1.2, 2.5)}
-    last = "Simplest of the schemes that no other one significantly beats: {}"
+    last = "Simplest of the schemes that no other scheme significantly beats: {}"
     answer_lines = answer(planted(schemes), "local")
     assert any(sentence.startswith(last.format("identity (no codec)")) for sentence in answer_lines)
     slow = answer(planted({**schemes, "identity": (1.0, 2.5), "baseline": (1.0, 2.5)}), "local")
@@ -190,7 +192,7 @@ def test_controls_that_nothing_beats_are_the_simplest() -> None:
     open_ = answer(
         planted({**schemes, "identity": (0.9, 2.5), "naive-bf16": (1.0, 2.5)}, pairs=3, scatter=0.1), "local"
     )
-    assert any("no other one significantly beats: baseline." in sentence for sentence in open_)
+    assert any("no other scheme significantly beats: baseline." in sentence for sentence in open_)
     worse = answer(planted({**schemes, "naive-bf16": (1.3, 2.9), "identity": (0.9, 2.5)}), "local")
     assert any(sentence.startswith(last.format("mzhybrid")) for sentence in worse)
 

@@ -137,8 +137,8 @@ def test_wrong_files_are_one_line(tmp_path: Path) -> None:
             base.execute(statement)
     cases: list[tuple[Any, str]] = [
         ("text.sqlite", "cannot be read"),
-        ("other.db", "lacks run in table runs"),
-        ("new.db", "newer than"),
+        ("other.db", "table runs has no column run"),
+        ("new.db", "but this hpcbench reads at most version"),
         ("missing", "does not exist"),
     ]
     for name, message in cases:

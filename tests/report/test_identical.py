@@ -53,7 +53,7 @@ def test_rules_for_traffic_that_no_run_has_make_no_difference(
     (chapter,) = build(read([root]).sections).chapters
     lines = [line for block in chapter.blocks if isinstance(block, Sentences) for line in block.lines]
     (sentence,) = [line for line in lines if "identical" in line]
-    assert sentence.startswith("one, two are identical here: they treat all traffic of these runs in the same way")
+    assert sentence.startswith("one, two are identical in these runs, because they treat all traffic in the same way")
     report([root], "json")
     assert json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["identical"] == [["one", "two"]]
 

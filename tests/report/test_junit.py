@@ -53,11 +53,11 @@ def test_without_thresholds_completed_runs_pass(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("threshold", "broken", "expected_text"),
     [
-        ({"quantity": "loss", "max": 2.8}, ["r2-mzhybrid"], "loss is 2.9, asked for: at most 2.8"),
-        ({"quantity": "samples_per_s", "min": 19, "scheme": "mzhybrid"}, ["r2-mzhybrid"], "is 16, asked for"),
-        ({"quantity": "speed_ratio", "min": 1.0}, ["r2-mzhybrid"], "speed_ratio is 0.8, asked for: at least 1"),
+        ({"quantity": "loss", "max": 2.8}, ["r2-mzhybrid"], "loss is 2.9; the threshold is at most 2.8"),
+        ({"quantity": "samples_per_s", "min": 19, "scheme": "mzhybrid"}, ["r2-mzhybrid"], "is 16; the threshold is"),
+        ({"quantity": "speed_ratio", "min": 1.0}, ["r2-mzhybrid"], "speed_ratio is 0.8; the threshold is at least 1"),
         ({"quantity": "loss_difference", "max": 0.1}, ["r2-mzhybrid"], "loss_difference is 0.19"),
-        ({"quantity": "wire_over_message", "max": 0.6}, ["r1-baseline", "r2-baseline"], "is 1, asked for"),
+        ({"quantity": "wire_over_message", "max": 0.6}, ["r1-baseline", "r2-baseline"], "is 1; the threshold is"),
         ({"quantity": "step_seconds", "min": 0.35, "max": 0.45}, ["r1-mzhybrid", "r2-mzhybrid"], "step_seconds is"),
         ({"quantity": "tflops", "min": 1e-9}, [], ""),
     ],
@@ -83,8 +83,8 @@ def test_what_is_broken_and_the_log_stand_on_lines_of_their_own(
     element = cases(root, capsys)[1]["r2-mzhybrid"]
     assert element is not None and element.text is not None
     assert element.text.splitlines() == [
-        "loss is 2.9, asked for: at most 2.8",
-        "mfu is not known, asked for: at least 0.3",
+        "loss is 2.9; the threshold is at most 2.8",
+        "mfu is not known; the threshold is at least 0.3",
         str(root / "runs" / "r2-mzhybrid" / "log.txt"),
     ]
 

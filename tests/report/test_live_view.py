@@ -154,7 +154,7 @@ def test_ctrl_c_says_that_the_jobs_go_on(stage: Stage) -> None:
     stage.script = [lambda: stage.start("baseline"), interrupt]
     status, out = stage.follow()
     assert status == 1
-    assert f"the jobs continue: hpcbench status {stage.root}" in out.replace("\n", "")
+    assert f"The jobs continue: hpcbench status {stage.root}" in out.replace("\n", "")
 
 
 def test_only_what_is_new_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,9 +268,9 @@ def test_a_run_that_waits_to_continue_is_named_and_named_again(stage: Stage) -> 
     stage.script = [lambda: stage.start("baseline"), lambda: stage.grow("baseline", 9), requeue]
     stage.script += [lambda: None] * 30 + [go_on]
     status, out = stage.follow()
-    waits = [line for line in out.splitlines() if "waits to continue" in line or "still waits" in line]
+    waits = [line for line in out.splitlines() if "is waiting to continue" in line or "still waits" in line]
     assert status == 0
-    assert waits[0] == "[ 0:15] r1-baseline: waits to continue: continues in attempt 2"
+    assert waits[0] == "[ 0:15] r1-baseline: is waiting to continue: continues in attempt 2"
     assert [line.split("]")[1] for line in waits[1:]] == [" r1-baseline: still waits: continues in attempt 2"] * 2
 
 

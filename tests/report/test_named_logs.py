@@ -69,7 +69,10 @@ def test_the_answer_says_that_pairing_is_by_order(
     paths = named(plain=base[:2], zfp=[megatron(tmp_path / "zfp.log", 800, 8.1)])
     answer_text = " ".join(answer(cell(paths), "unknown site"))
     assert "Schemes are compared over pairs of logs (number of pairs: 1) in the order given" in answer_text
-    assert "not checked that the logs of a pair had the same model, batch, ranks, seed and nodes" in answer_text
+    assert (
+        "hpcbench does not check that the logs of a pair have the same model, batch, ranks, seed and nodes"
+        in answer_text
+    )
     assert "equal seed and allocation" not in answer_text and "unknown site" not in answer_text
     assert report(paths) == 0
     first = capsys.readouterr().out.splitlines()[0]
@@ -137,7 +140,7 @@ def test_a_path_with_a_sign_that_exists_is_a_path(
         ("=base1.log", r"=base1\.log: no such file: to name a log's scheme, write NAME=FILE"),
         ("zfp=", r"zfp=: no such file: to name a log's scheme, write NAME=FILE"),
         ("zfp=nowhere.log", r"nowhere\.log: no such file"),
-        ("zfp=osu.txt", r"osu\.txt: a table of micro-benchmarks has no scheme: give it without NAME="),
+        ("zfp=osu.txt", r"osu\.txt: tables of micro-benchmarks have no scheme: give the file without NAME="),
         ("no/where=1/log.txt", r"no/where=1/log\.txt: no such file"),
     ],
 )

@@ -110,7 +110,7 @@ def test_the_report_shows_median_and_p95_and_warns_once(tmp_path: Path, capsys: 
     assert mean / middle == pytest.approx(3.8, rel=0.1) and late / middle == pytest.approx(8, rel=0.01)
     assert list_notes(cell(root).runs) == [
         "mean and median step time differ by more than 5 % in 5 of 10 runs, most in r1-naive-int8 (mean 3.8 times the"
-        " median): some steps stall, or there are two typical step times; speeds use the mean"
+        " median): some steps stall, or the steps alternate between two typical times; speeds use the mean"
     ]
     report([root], "json")
     runs = json.loads(capsys.readouterr().out)["submissions"][0]["cells"][0]["runs"]
@@ -263,7 +263,7 @@ def test_the_same_run_has_the_same_speed_in_every_dialect(tmp_path: Path, dialec
     assert printed and printed == {name: pytest.approx(speeds[name], rel=1e-3) for name in printed}
     assert run.steps == len(SECONDS) - 1
     first, uneven = list_notes([run])
-    assert first.startswith("the first step line of a log that states no warm-up does not count for its speed")
+    assert first.startswith("if a log states no warm-up, its speed excludes the first step line")
     assert uneven.startswith("mean and median step time differ")
 
 

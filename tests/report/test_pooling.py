@@ -49,8 +49,8 @@ def test_five_submissions_have_the_interval_of_their_five_pairs(tmp_path: Path) 
     assert result == pytest.approx([math.exp(fmean(logs) + sign * half) for sign in (0, -1, 1)], rel=1e-6)
     answer_lines = answer(cell, "local")
     assert (
-        "Runs of 5 submissions of the same study, site and software are pooled: 001, 002, 003, 004, 005. Losses of"
-        " equal seed count once, by their mean."
+        "Runs of 5 submissions of the same study, site and software are pooled: 001, 002, 003, 004, 005. Losses"
+        " with the same seed count once, as their mean."
     ) in answer_lines
 
 
@@ -92,7 +92,7 @@ def test_other_software_stays_apart_and_is_named(tmp_path: Path, capsys: pytest.
     for path in second.glob("runs/*/log.txt"):
         path.write_text(path.read_text().replace("MPICH 5.0.2", "MPICH 4.3.2"))
     assert len(submissions(first, second)) == 2
-    assert f"{second} and {first}: not pooled: their runs differ in mpi" in capsys.readouterr().err
+    assert f"{second} and {first}: not pooled, because the runs differ in mpi" in capsys.readouterr().err
 
 
 def test_a_scheme_that_one_submission_lacks_is_no_other_software(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
     packages = {f"p{i}": "1" for i in range(30)}
     submission = planted(tmp_path, {"packages": packages}, {"packages": dict.fromkeys(packages, "2")})
     sentences = describe_differences(submission.runs)
-    assert len(sentences) == 5 and sentences[-1] == "The runs differ in 26 further facts."
+    assert len(sentences) == 5 and sentences[-1] == "The runs differ in 26 more facts."
 
 
 def test_a_report_says_what_the_compared_runs_differ_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def test_running_runs_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixtu
         (root / f"runs/r2-{scheme}/log.txt").unlink()
     (root / "runs/r2-baseline/status.json").write_text('{"state": "running", "start": "2026-11-21T06:30:00Z"}')
     assert report([root]) == 0
-    assert "1 of 4 runs still running, 1 waiting." in capsys.readouterr().out
+    assert "1 of 4 runs are still running, and 1 are waiting." in capsys.readouterr().out
 
 
 def plant(tmp_path: Path, kind: str) -> Path:
@@ -117,7 +117,9 @@ def test_wrong_input_is_one_line(tmp_path: Path, kind: str, format: str) -> None
 def test_wrong_arguments() -> None:
     with pytest.raises(UserError, match="--format xml: unknown value: use one of table, md, latex, csv, json"):
         report([Path()], "xml")
-    with pytest.raises(UserError, match="--tables sped: not a table: use all, or some of speed, phases, loss, traffic"):
+    with pytest.raises(
+        UserError, match="--tables sped: is not a table: use all, or one or more of speed, phases, loss, traffic"
+    ):
         report([Path()], tables="loss, sped")
     with pytest.raises(UserError, match="nothing to report"):
         report([])
@@ -175,9 +177,9 @@ def test_logs_with_nonsense_of_the_right_form(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize("format", ["csv", "json", "junit"])
 def test_tables_are_not_asked_for_in_vain(tmp_path: Path, format: str) -> None:
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.3, 2.7)])
-    with pytest.raises(UserError, match=f"--tables: cannot be chosen with --format {format}"):
+    with pytest.raises(UserError, match=f"--tables: cannot be combined with --format {format}"):
         report([root], format, tables="speed")
-    with pytest.raises(UserError, match="--tables: cannot be chosen with --against"):
+    with pytest.raises(UserError, match="--tables: cannot be combined with --against"):
         report([root], tables="speed", against=root)
 
 

@@ -38,8 +38,8 @@ mzhybrid     not faster [abcde]                    16.00     0.63 (0.54 to 0.74)
 
 [a] fewer than 5 pairs of runs, [b] fewer than 100 counted steps, [c] the loss still falls, [d] ranks shared cores, [e] rare failures not excluded
 
-No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
-Simplest of the schemes that no other one significantly beats: baseline.
+No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain of a codec over a cast is unknown.
+Simplest of the schemes that no other scheme significantly beats: baseline.
 """
 NARROW = """\
 demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2
@@ -62,9 +62,9 @@ mzhybrid          2.7120  +0.0010 (+0.0010 to +0.0010)         0.700
 [a] fewer than 5 pairs of runs, [b] fewer than 100 counted steps, [c] the loss
 still falls, [d] ranks shared cores, [e] rare failures not excluded
 
-No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a
-codec over a cast is not known.
-Simplest of the schemes that no other one significantly beats: baseline.
+No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain
+of a codec over a cast is unknown.
+Simplest of the schemes that no other scheme significantly beats: baseline.
 """
 MARKDOWN = """\
 **demo on local: gpt-tiny 0.8 M parameters, dp2 x tp2 x pp2, 8 ranks, 12 steps x 2 repeats; baseline: uncompressed, MPI library's collectives**
@@ -78,8 +78,8 @@ MARKDOWN = """\
 | mzhybrid | not faster \\[abcde\\] | 16.00 | 0.63 (0.54 to 0.74) | 2.7120 | +0.0010 (+0.0010 to +0.0010) | 0.700 |
 
 - \\[a\\] fewer than 5 pairs of runs, \\[b\\] fewer than 100 counted steps, \\[c\\] the loss still falls, \\[d\\] ranks shared cores, \\[e\\] rare failures not excluded
-- No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
-- Simplest of the schemes that no other one significantly beats: baseline.
+- No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain of a codec over a cast is unknown.
+- Simplest of the schemes that no other scheme significantly beats: baseline.
 """
 LATEX = r"""% Needs \usepackage{booktabs}.
 
@@ -114,8 +114,8 @@ mzhybrid & 2.7120 & +0.0010 (+0.0010 to +0.0010) & 0.700 \\
 \item {[}a{]} fewer than 5 pairs of runs, {[}b{]} fewer than 100 counted steps, {[}c{]} the loss still falls, {[}d{]} ranks shared cores, {[}e{]} rare failures not excluded
 \end{itemize}
 \begin{itemize}\raggedright
-\item No cast to 16 bits (naive-bf16, naive-fp16) ran with the schemes: the gain of a codec over a cast is not known.
-\item Simplest of the schemes that no other one significantly beats: baseline.
+\item No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain of a codec over a cast is unknown.
+\item Simplest of the schemes that no other scheme significantly beats: baseline.
 \end{itemize}
 """
 # fmt: on
@@ -199,11 +199,11 @@ def test_few_notes_stand_below_the_table_and_the_others_are_counted(
     ]
     report([write(tmp_path, runs)])
     notes = capsys.readouterr().out.split("\n\n")[-1].splitlines()
-    assert len(notes) == MOST_NOTES and notes[-1].endswith(" more notes, and the method: --tables all.")
+    assert len(notes) == MOST_NOTES and notes[-1].endswith(") and the method: --tables all.")
     report([tmp_path], tables="all")
     every = capsys.readouterr().out.splitlines()
     assert set(notes[:-1]) < set(every)
-    assert "Method" in every and "All findings of the report are held to 5 % together" in "\n".join(every)
+    assert "Method" in every and "The error level of 5 % applies to all findings" in "\n".join(every)
     (empty,) = (line for line in every if line.startswith("Tables without values in these runs: "))
     assert {"axes", "experts", "energy", "network"} <= set(empty.rstrip(".").partition(": ")[2].split(", "))
 

@@ -122,7 +122,7 @@ def test_what_is_bad_is_said_beside_the_answer(document: Document) -> None:
         open_or_done = fate.state in ("completed", "running", "suspended", "pending")
         assert (f"r{number}-{name}: {fate.state}" in answer_text) == (not open_or_done)
         assert open_or_done or fate.reason in answer_text
-    assert "1 of 18 runs still running, 2 waiting." in answer_text
+    assert "1 of 18 runs are still running, and 2 are waiting." in answer_text
 
 
 @pytest.mark.parametrize(

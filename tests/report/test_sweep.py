@@ -56,7 +56,7 @@ def test_footnotes_of_a_sweep_are_said_once(tmp_path: Path) -> None:
     overview = [line for block in document.chapters[0].blocks if isinstance(block, Sentences) for line in block.lines]
     assert any(line.startswith("[a] Fewer than 5 pairs") for line in overview)
     assert any(
-        line.startswith("Schemes are compared over pairs of runs of equal seed (number of pairs: 3)")
+        line.startswith("Schemes are compared over pairs of runs with the same seed (number of pairs: 3)")
         for line in overview
     )
     marks = {row["verdict"].shown.partition("[")[2] for row in entries(document, "overview").values()}

@@ -186,7 +186,10 @@ def test_a_report_has_the_table_unasked() -> None:
     assert table_rows["asp"]["staleness_mean"].value == 5.5 and table_rows["asp"]["staleness_most"].value == 11
     tables = [block for chapter in document.chapters for block in chapter.blocks if hasattr(block, "notes")]
     notes = next(block.notes for block in tables if block.name == "synchrony")
-    assert notes[0].startswith("Reference: 1f1b and all-reduce, in which all wait. The loss to reach is its last")
+    assert notes[0].startswith(
+        "Reference: 1f1b and all-reduce, in which all ranks wait for each other. For each seed, the loss to reach is"
+        " the reference's last"
+    )
     assert "plus 1.0 %" in notes[0]
     assert "pipedream, pp 2, baseline: gradients by staleness: 0: 62.5 %, 1: 37.5 %." in notes
     (asp,) = (note for note in notes if note.startswith("asp"))

@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_ranks_of_a_run_are_joined(root: Path, tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["report", str(root), "--trace", str(tmp_path / "t")])
     assert ran.exit_code == 0, ran.output
-    assert "ranks on one clock: 10, to 2 us" in ran.output
+    assert "ranks on a common clock: 10, with an error of at most 2 us" in ran.output
     (path,) = (tmp_path / "t").iterdir()
     assert path.name == "r1-naive-zfp8.json"
     events = json.loads(path.read_text())["traceEvents"]

@@ -63,7 +63,7 @@ def test_versions_of_nccl_are_named_but_compared(tmp_path: Path, capsys: pytest.
 def test_submissions_over_two_transports_are_not_pooled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     roots = [submitted(tmp_path / name, dict.fromkeys(BOTH, name)) for name in ("mpi", "nccl 2.27.5")]
     assert len(read(roots).sections) == 2
-    assert "not pooled: their runs differ in transport" in capsys.readouterr().err
+    assert "not pooled, because the runs differ in transport" in capsys.readouterr().err
 
 
 def test_a_comparison_with_an_earlier_submission_names_the_change(

@@ -139,7 +139,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
     assert row.speed.estimate == pytest.approx(10, rel=0.01)
     answer_text = " ".join(answer(cell(root), "local"))
     assert (
-        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no scatter: raise repeats:"
+        "Inconclusive, because there are too few repeats: mzhybrid. A single pair has no interval: raise `repeats:`"
         in answer_text
     )
     assert "(number of pairs: 1)" in answer_text and "one pair has no interval" in answer_text
@@ -249,14 +249,14 @@ def test_a_run_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attempts", "says"),
     [
-        ((1, 1, 1), "runs of equal seed (number of pairs: 3), in the same allocation; intervals"),
+        ((1, 1, 1), "runs with the same seed (number of pairs: 3), in the same allocation; intervals"),
         (
             (1, 2, 1),
-            "runs of equal seed (number of pairs: 3), 1 of 3 pairs in two allocations, perhaps on other nodes; int",
+            "runs with the same seed (number of pairs: 3), 1 of 3 pairs in two allocations, perhaps on other nodes;",
         ),
         (
             (2, 2, 2),
-            "runs of equal seed (number of pairs: 3), each run in its own allocation, perhaps on other nodes; int",
+            "runs with the same seed (number of pairs: 3), each run in its own allocation, perhaps on other nodes; int",
         ),
     ],
 )
@@ -370,7 +370,7 @@ def test_a_loss_of_time_seems_so_only_where_its_interval_lies_below_one(
         (
             (1.56, 1.57, 1.58),
             "identity, the same algorithm without a codec, runs at 1.57 times the baseline's speed, 1.55 to 1.60:"
-            " this part is due to the algorithm, the rest to the codecs.",
+            " this part of the difference is due to the algorithm, and the rest to the codecs.",
         ),
         (
             (0.999, 1.0, 1.001),
@@ -402,13 +402,10 @@ def test_the_cast_claims_no_speed_that_its_interval_does_not_allow(tmp_path: Pat
 def test_the_method_is_said(tmp_path: Path) -> None:
     two = {"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7), "naive-mpc": (0.3, 2.7)}
     answer_text = " ".join(answer(cell(write(tmp_path / "1", planted(two))), "local"))
+    assert "; intervals (95 %, Student's t) describe one comparison each. The error level of 5 %" in answer_text
     assert (
-        "; intervals (95 %, Student's t) describe one comparison each. All findings of the report are held to"
-        in answer_text
-    )
-    assert (
-        "to 5 % together, also if repeats are added and it is read again at 3, 5, 8, 12, 20, 30, 50 or 100 pairs."
-        in (answer_text)
+        "The error level of 5 % applies to all findings of the report together, even if repeats are added and the"
+        " report is read again at 3, 5, 8, 12, 20, 30, 50 or 100 pairs." in answer_text
     )
     assert (
         "A loss is no worse if two one-sided tests show it within 0.0270 of the baseline's (1 % of it)." in answer_text
@@ -447,7 +444,7 @@ def test_repeats_that_would_be_enough_are_said(tmp_path: Path) -> None:
     row = compared_cell.row("mzhybrid")
     assert row is not None and row.speed is not None and row.speed.enough is not None
     answer_text = " ".join(answer(compared_cell, "local"))
-    assert f"At the present scatter, about {row.speed.enough} pairs would probably be enough" in answer_text
+    assert f"With the current scatter, about {row.speed.enough} pairs would probably be enough" in answer_text
 
 
 def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:

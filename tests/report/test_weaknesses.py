@@ -86,7 +86,7 @@ def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
     root = strong(tmp_path)
     weak = find_weaknesses(cell(root))
     assert weak.names("mzhybrid") == ["rare_failures"]
-    assert "29 pairs would show it" in weak.sentences[0]
+    assert "29 pairs would reveal this" in weak.sentences[0]
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
 
 
@@ -123,8 +123,8 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
     )
     answer_lines = answer(compared_cell, "local")
     assert answer_lines[0] == (
-        "On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is inconclusive whether compression pays; faster"
-        " schemes are no worse on average only."
+        "On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is inconclusive whether compression pays; the"
+        " losses of the faster schemes are no worse on average only."
     )
     assert answer_lines[1] == (
         "Faster, with a loss that is no worse on average only: mzhybrid (1.33 times the baseline's speed, 1.33 to"
@@ -165,7 +165,7 @@ def test_neighbours_are_called_alike_no_more_often_than_chance_allows() -> None:
     [
         (share_cores, "shared_cores", "[a] Ranks shared cores"),
         (learn_nothing, "learnt_nothing", "[a] The validation loss of the scheme or of the baseline is no better than"),
-        (run_at_once, "other_jobs", "[a] Runs of different jobs of this comparison were on one node"),
+        (run_at_once, "other_jobs", "[a] Runs of different jobs of this comparison ran on the same node"),
         (fall, "still_falling", "[a] The baseline's training loss still fell"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_model_that_has_learnt_nothing_is_not_praised_for_its_loss(tmp_path: P
     root = strong(tmp_path)
     assert answer(cell(root), "local")[0].endswith(" a loss no worse than the baseline's, rare failures not excluded.")
     learn_nothing(root)
-    assert answer(cell(root), "local")[0].endswith(", whose loss shows nothing (see below).")
+    assert answer(cell(root), "local")[0].endswith(", whose loss is not informative (see below).")
 
 
 def slow_after(log: Path, last: int) -> None:

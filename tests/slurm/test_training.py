@@ -120,7 +120,10 @@ def test_a_paired_study_waits_runs_completes_and_is_compared(places: Places, roo
     assert printed.returncode == 0, printed.stderr
     text = unfold(printed.stdout)
     assert "paired on fake" in text and "baseline" in text and "naive-zfp8" in text
-    assert "Schemes are compared over pairs of runs of equal seed (number of pairs: 2), in the same allocation" in text
+    assert (
+        "Schemes are compared over pairs of runs with the same seed (number of pairs: 2), in the same allocation"
+        in text
+    )
     assert {run["state"] for run in report(root).values()} == {"completed"}
 
 

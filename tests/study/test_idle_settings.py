@@ -227,7 +227,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "train",
         {"train.prune": {"pattern": "rows", "begin": 4}},
-        "prune has no effect: it first sets weights to zero aft",
+        "prune has no effect: weights are first set to zero aft",
     ),
     (
         "train",
@@ -237,9 +237,9 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "train.prune.every",
         {"train.prune": {"pattern": "rows", "begin": 1, "end": 3, "every": 3}},
-        "there are fewer updates from begin 1 to end 3",
+        "there are fewer than 3 updates from begin 1 to end 3",
     ),
-    ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every needs a sparsity that grows"),
+    ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every requires a growing sparsity"),
     ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
     ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 does not split layers"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),

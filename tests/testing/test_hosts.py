@@ -278,7 +278,7 @@ def test_hosts_that_fail_to_start_report_the_reason(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("rate", ["fast", "1kbit", "200", "200 mbit", "1e9bit", "-1mbit"])
 def test_wrong_rates_are_refused(rate: str) -> None:
-    with pytest.raises(UserError, match="write it like 50mbit"):
+    with pytest.raises(UserError, match="give a rate from 100kbit to 1000gbit, such as 50mbit"):
         Hosts(2, rate=rate)
 
 
@@ -301,6 +301,6 @@ def test_a_missing_tool_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch
 
 def test_a_missing_compiler_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert (
-        why_not() == "virtual hosts need a C compiler, but no-such-compiler is not one: apt-get install gcc, or set CC"
+    assert why_not() == (
+        "virtual hosts need a C compiler, but no-such-compiler was not found: apt-get install gcc, or set CC"
     )

@@ -77,7 +77,7 @@ def test_nothing_is_left_when_the_job_script_ends_it(number: signal.Signals, mon
     [
         (["-ppn", "2", "true"], "give -n RANKS and a command"),
         (["-n", "2"], "give -n RANKS and a command"),
-        (["-n", "2", "--rate", "fast", "true"], "write it like 50mbit"),
+        (["-n", "2", "--rate", "fast", "true"], "give a rate from 100kbit to 1000gbit, such as 50mbit"),
         (["-n", "2", "--delay-us", "-1", "true"], "give 0 or more"),
     ],
 )

@@ -49,7 +49,7 @@ def test_unbound_ranks_are_reported(mpi_run):
 def test_ranks_that_share_one_core_have_too_few(mpi_run):
     core = min(os.sched_getaffinity(0))
     outcome = on_ranks(mpi_run, "none", CPU, cores=[[core], [core]])["outcome"]
-    assert f"2 ranks x 1 cores were requested, but they are bound to 1 core in all ({core} ...)" in outcome
+    assert f"2 ranks x 1 cores were requested, but the ranks are bound to only 1 core in total ({core} ...)" in outcome
 
 
 def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
@@ -60,8 +60,8 @@ def test_a_rank_with_fewer_cores_than_asked_is_refused(mpi_run):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes": 2}, r"the ranks run on 1 node \(.*\), but 2 were requested"),
-        ({"ranks_per_node": 4}, "runs 2 ranks, but 4 per node were requested"),
+        ({"nodes": 2}, r"the ranks run on 1 node \(.*\) instead of the requested 2"),
+        ({"ranks_per_node": 4}, "runs 2 ranks instead of the requested 4 per node"),
     ],
 )
 def test_another_world_than_requested_is_refused(mpi_run, change, message):
@@ -107,7 +107,9 @@ def test_ranks_that_may_use_the_whole_allocation_are_unbound():
     """If a scheduler gives a job 8 of 64 cores, each rank sees these 8."""
     given = list(range(8, 16))
     assert "n1: ranks are not bound" in check([rank(0, given), rank(1, given)], cores_per_rank=4)[0]
-    with pytest.raises(UserError, match=r"2 ranks x 5 cores were requested, but they are bound to 8 cores in all"):
+    with pytest.raises(
+        UserError, match=r"2 ranks x 5 cores were requested, but the ranks are bound to only 8 cores in total"
+    ):
         check([rank(0, given), rank(1, given)], cores_per_rank=5)
 
 
@@ -151,7 +153,7 @@ def test_gpus_without_a_name_are_identified_by_the_visible_devices_of_each_rank(
 
 def test_a_rank_that_sees_more_than_its_own_gpus_is_reported():
     world = [rank(i, [i], gpu=i, visible=4, uuid=f"GPU-{i}") for i in range(2)]
-    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, but should see 1"]
+    assert check(world, gpus_per_rank="1") == ["n1: rank 0 sees 4 GPUs, but should see only 1"]
     assert check(world, gpus_per_rank="1", visibility="all") == []
 
 

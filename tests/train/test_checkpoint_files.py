@@ -47,10 +47,10 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_previous_one(mpi_run, m
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("cut", "rank-00001.pt has 1000 bytes, but [0-9]+ were written"),
+        ("cut", "rank-00001.pt has 1000 bytes, but [0-9]+ bytes were written"),
         ("flipped", "rank-00001.pt does not contain the bytes that were written"),
         ("gone", "rank-00000.pt: No such file or directory"),
-        ("empty", "rank-00000.pt has 0 bytes, but [0-9]+ were written"),
+        ("empty", "rank-00000.pt has 0 bytes, but [0-9]+ bytes were written"),
         ("no_complete", "complete.json: No such file or directory"),
         ("complete_cut", "complete.json is damaged"),
         ("complete_other_step", "complete.json is damaged"),
@@ -83,12 +83,12 @@ def test_a_damaged_checkpoint_does_not_replace_the_last_good_one(mpi_results, pl
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("learning rate", "train.lr is 0.01 there and 0.5 in the run file"),
-        ("seed", "train.seed is 7 there and 8 in the run file"),
-        ("vocabulary", "model.vocab is 256 there and 300 in the run file"),
-        ("data", "data.valid_fraction is 0.1 there and 0.2 in the run file"),
-        ("model", "model.name is 'neox' there and 'gpt2' in the run file"),
-        ("scheme", "scheme.name is 'baseline' there and 'signs' in the run file"),
+        ("learning rate", "train.lr is 0.01 in the checkpoint, but 0.5 in the run file"),
+        ("seed", "train.seed is 7 in the checkpoint, but 8 in the run file"),
+        ("vocabulary", "model.vocab is 256 in the checkpoint, but 300 in the run file"),
+        ("data", "data.valid_fraction is 0.1 in the checkpoint, but 0.2 in the run file"),
+        ("model", "model.name is 'neox' in the checkpoint, but 'gpt2' in the run file"),
+        ("scheme", "scheme.name is 'baseline' in the checkpoint, but 'signs' in the run file"),
         ("version", "written by another version of hpcbench"),
     ],
 )

@@ -127,7 +127,7 @@ def test_every_rank_maps_tokens_and_one_reads_text(mpi_results, tmp_path_factory
         assert both[0]["digest"] == both[1]["digest"] and both[0]["window"] == both[1]["window"]
     assert [result["mapped"] for result in pair] == [True, True]
     assert [result["mapped"] for result in texts] == [False, False]
-    assert "too few for seq_len" in refused[0]["error"] and refused[0]["error"] == refused[1]["error"]
+    assert "too short for seq_len" in refused[0]["error"] and refused[0]["error"] == refused[1]["error"]
 
 
 # ---------------------------------------------------------------- digests and baselines
@@ -236,7 +236,9 @@ def test_a_token_outside_the_vocabulary_is_named_with_its_position(tmp_path, tok
     tokens = (np.arange(5000) % 900).astype("uint16")
     tokens[place] = token
     tokens.tofile(tmp_path / "t")
-    with pytest.raises(UserError, match=f"token {token} at position {place}, but model.vocab is 900: make it larger"):
+    with pytest.raises(
+        UserError, match=f"position {place} contains token {token}, but model.vocab is 900: increase model.vocab"
+    ):
         text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.1), 16, 900)
 
 
@@ -244,9 +246,9 @@ def test_a_token_that_the_first_check_missed_is_found_in_its_sample():
     tokens = np.full(100, 5, np.int32)
     tokens[40] = -1
     corpus = Corpus(tokens, tokens, 10, "t.bin")
-    with pytest.raises(UserError, match=r"t\.bin: token -1 at position 40, but"):
+    with pytest.raises(UserError, match=r"t\.bin: position 40 contains token -1, but"):
         corpus.window(split="train", key=1, index=np.arange(8, dtype=np.uint64), seq_len=90)
-    with pytest.raises(UserError, match="token -1 at position 140, but"):
+    with pytest.raises(UserError, match="position 140 contains token -1, but"):
         corpus.window(split="valid", key=1, index=np.arange(8, dtype=np.uint64), seq_len=90)
 
 
@@ -256,12 +258,12 @@ def test_a_token_that_the_first_check_missed_is_found_in_its_sample():
         (b"", "not an index of tokens"),
         (b"MMIDIDX\0\0" + bytes(10), "not an index of tokens"),
         (b"TNTIDX\0\0\0" + index_of([5])[9:], "not an index of tokens"),
-        (index_of([5], version=2), "version 2 of the index is not known"),
-        (index_of([5], code=7), "code 7 is not a dtype of tokens"),
-        (index_of([5])[:-1], "bytes, where 1 sequences and 2 entries of documents take 62"),
-        (struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 2**64 - 1, 2**63), "bytes, where 18446744073709551615 sequences"),
-        (index_of([5, -5, 5]), "sequence 1 does not begin where the one before it ends"),
-        (index_of([5], documents=[0, 9]), "its documents end at sequence 9, but there are 1"),
+        (index_of([5], version=2), "version 2 of the index is not supported"),
+        (index_of([5], code=7), "code 7 is not a supported dtype of tokens"),
+        (index_of([5])[:-1], "bytes, but 1 sequences and 2 document entries require 62"),
+        (struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 2**64 - 1, 2**63), "bytes, but 18446744073709551615 sequences"),
+        (index_of([5, -5, 5]), "sequence 1 does not begin where the previous sequence ends"),
+        (index_of([5], documents=[0, 9]), "the documents end at sequence 9, but there are 1"),
         (index_of([6]), "10 bytes, but .* describes 6 tokens of 2 bytes"),
     ],
 )
@@ -316,7 +318,7 @@ def test_any_wrong_array_is_an_error_of_one_line(tmp_path_factory, data):
         (lambda path: path.write_bytes(b""), "not a NumPy array"),
         (
             lambda path: np.save(path, np.zeros((3, 4), int)),
-            r"holds int64 of shape \(3, 4\): .* flat array of integers",
+            r"holds int64 of shape \(3, 4\): .* one-dimensional array of integers",
         ),
         (lambda path: np.save(path, np.zeros(9)), "holds float64 of shape"),
         (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "not a NumPy array"),
@@ -333,9 +335,7 @@ def test_an_array_without_tokens_is_an_error_of_one_line(tmp_path, write, messag
 
 def test_bare_numbers_of_another_size_are_refused(tmp_path):
     (tmp_path / "t").write_bytes(bytes(4001))
-    with pytest.raises(
-        UserError, match=r"1 bytes are left over after 1000 tokens: check that data\.dtype int32 is right"
-    ):
+    with pytest.raises(UserError, match=r"1 bytes remain after 1000 tokens: check data\.dtype \(int32\)"):
         text.load(Data(source="numpy", path=str(tmp_path / "t"), valid_fraction=0.5, dtype="int32"), 4)
 
 
@@ -343,7 +343,7 @@ def test_bare_numbers_of_another_size_are_refused(tmp_path):
 def test_too_few_tokens_are_refused(tmp_path, source):
     prefix = write_pair(tmp_path, [np.arange(20)])
     path = f"{prefix}.bin" if source == "numpy" else str(prefix)
-    with pytest.raises(UserError, match="the validation split has 2 tokens, too few for seq_len 4"):
+    with pytest.raises(UserError, match="the validation split has 2 tokens, which is too short for seq_len 4"):
         text.load(Data(source=source, path=path, valid_fraction=0.1), 4)
 
 

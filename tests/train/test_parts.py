@@ -346,7 +346,7 @@ def test_start_check_accepts_suitable_hosts():
     [
         (world(1, 4), RUN, "world of 1 ranks, but the run needs 4"),
         (world(5, 8), RUN, "world of 5 ranks, but the run needs 4"),
-        (world(4, 2), RUN.changed(oversubscribe=False), "4 ranks x 1 threads on 2 cores"),
+        (world(4, 2), RUN.changed(oversubscribe=False), "4 ranks x 1 threads do not fit on 2 cores"),
         (world(4, 4, threads=2), RUN.changed(threads=2), "oversubscribed ranks must have one thread"),
     ],
 )
@@ -371,7 +371,9 @@ def test_a_rank_without_a_variable_of_the_scheme_is_refused(monkeypatch):
         if state is None:
             preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets it to 'a b'"):
+        with pytest.raises(
+            UserError, match=f"rank 0 on .*: MPIR_CVAR_X {state}, but scheme mvapich sets MPIR_CVAR_X to 'a b'"
+        ):
             preflight.check(facts, run)
 
 
@@ -407,5 +409,5 @@ def test_a_rank_without_the_library_of_the_scheme_is_refused(monkeypatch):
         if accepted:
             preflight.check(facts, run)
             continue
-        with pytest.raises(UserError, match=r"rank 0 on .*: LD_PRELOAD does not contain /x\.so, the preload of scheme"):
+        with pytest.raises(UserError, match=r"rank 0 on .*: LD_PRELOAD does not contain /x\.so, which scheme"):
             preflight.check(facts, run)

@@ -73,8 +73,8 @@ def test_planted_fault_is_detected(mpi_results, place, fault):
     with pytest.raises(AssertionError):
         assert_goes_on(results[fault])
     if fault == "index_stale":
-        assert "elements found of the optimizer of" in results[fault]["error"]
-        assert "remove it to continue" in results[fault]["error"] and "\n" not in results[fault]["error"]
+        assert "elements of the optimizer of" in results[fault]["error"]
+        assert "remove this checkpoint to continue" in results[fault]["error"] and "\n" not in results[fault]["error"]
 
 
 def test_errors_of_messages_are_conserved(mpi_results, place):
@@ -84,7 +84,7 @@ def test_errors_of_messages_are_conserved(mpi_results, place):
     for result in sound[:2]:
         assert result["size"] > 0
         assert result["error"] < 1e-6, "more than the rounding of fp32"
-        assert "residuals are added up and shared out equally" in result["carried"]
+        assert "residuals are added up and divided equally among the ranks" in result["carried"]
     assert "residuals are dropped" in sound[2]["carried"], "a single replica sends nothing, so it has no errors"
     assert "residuals" not in sound[3]["carried"]
 
@@ -184,7 +184,7 @@ def test_common_values_are_written_once_and_by_turns():
 
 
 def test_replicas_that_differ_do_not_overwrite_each_other():
-    with pytest.raises(ReplicasDifferError, match="ranks 0 and 2 hold different parameters of w"):
+    with pytest.raises(ReplicasDifferError, match="ranks 0 and 2 have different parameters of w"):
         share_out([[announced("w", 4)], [announced("w", 4)], [announced("w", 4, "b")]])
 
 

@@ -182,7 +182,7 @@ def test_the_log_lists_the_parameters_that_one_bit_adam_will_never_update(corpus
 
 def test_one_bit_adam_refuses_to_clip_without_a_norm(corpus):
     trainer = run_of(corpus, optimizer="onebit-adam", freeze_step=2, zero=0, clip=1.0)
-    with pytest.raises(ValueError, match="1-bit Adam has no norm of the mean gradient"):
+    with pytest.raises(ValueError, match="1-bit Adam does not compute the norm of the mean gradient"):
         trainer.step(0)
 
 
@@ -209,7 +209,7 @@ def test_replicas_that_differ_fail_the_run(corpus, monkeypatch):
     monkeypatch.setattr("hpcbench.train.loop.replicas_agree", lambda trainer: False)
     (state, reason, _), _ = logged(trainer)
     assert state == "failed"
-    assert "replicas hold different weights" in reason
+    assert "replicas have different weights" in reason
 
 
 def test_configuration_event_is_json_with_the_model(corpus):

@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_
     events, _ = logged(again)
     assert (events["start"]["attempt"], events["start"]["resumed_from"]) == (3, 3)
     assert re.fullmatch(
-        r"step-000006: rank-00001\.pt has \d+ bytes, but \d+ were written", events["checkpoint_damaged"]["reason"]
+        r"step-000006: rank-00001\.pt has \d+ bytes, but \d+ bytes were written", events["checkpoint_damaged"]["reason"]
     )
     assert figures(again) == figures(runs["whole"])[3:]
 
@@ -190,8 +190,14 @@ def test_a_damaged_checkpoint_is_logged_and_the_run_continues_from_the_previous_
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: run["train"].update(lr=0.5), r"another run: train\.lr is 0\.01 there and 0\.5 in the run file"),
-        (lambda run: run["train"].update(seed=2), r"another run: train\.seed is 1 there and 2 in the run file"),
+        (
+            lambda run: run["train"].update(lr=0.5),
+            r"another run: train\.lr is 0\.01 in the checkpoint, but 0\.5 in the run file",
+        ),
+        (
+            lambda run: run["train"].update(seed=2),
+            r"another run: train\.seed is 1 in the checkpoint, but 2 in the run file",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_run_ends_the_worker_with_one_line(mpi_run, runs, directory, spoil, message):
@@ -232,7 +238,7 @@ def test_the_report_reads_a_resumed_run_and_notes_it(runs, tmp_path):
     measures = measure(result)
     assert result.state == "completed"
     assert measures.steps == 5
-    assert measures.notes == ("r1-baseline: was resumed at step 1 (attempt 2): steps 4 to 8 count for its speed",)
+    assert measures.notes == ("r1-baseline: was resumed at step 1 (attempt 2): its speed uses steps 4 to 8",)
     gap = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("step 5/8"))
     path.write_text(gap)
     assert run_log.read(path).missing_steps() == [5]

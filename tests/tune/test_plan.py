@@ -69,7 +69,7 @@ def test_a_matrix_of_several_cells_is_refused(tmp_path: Path) -> None:
     path = _write(tmp_path)
     loaded = load_study(path, ["matrix.train.micro_batch=[1, 2]"])
     site, _ = load_site("local", "test")
-    with pytest.raises(UserError, match=r"matrix.train.micro_batch: tune searches one cell"):
+    with pytest.raises(UserError, match=r"matrix.train.micro_batch: tune searches only one cell"):
         choose_run(expand(loaded, site.capacity, offer(site)), loaded)
 
 

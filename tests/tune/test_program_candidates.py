@@ -128,4 +128,4 @@ def test_traces_are_for_programs(tmp_path: Path) -> None:
     )
     command = ["tune", str(path), "--loss-budget", "1%", "--dry-run", "--traces", str(tmp_path)]
     result = CliRunner().invoke(app, command)
-    assert result.exit_code != 0 and "--traces: is for studies with program:" in str(result.exception)
+    assert result.exit_code != 0 and "--traces: applies only to studies with `program:`" in str(result.exception)

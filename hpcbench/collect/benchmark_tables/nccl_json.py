@@ -43,13 +43,13 @@ def read_json(text: str, path: Path) -> Microbenchmark | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = _beginning(text)
-        remarks.append("the file ends early: was the benchmark stopped?")
+        remarks.append("the file is truncated: check whether the benchmark was stopped")
     results = content.get("results") if isinstance(content, dict) else None
     if not isinstance(results, list) or "nccl_version" not in content:
         return None
     sizes = [size for row in results if isinstance(row, dict) and (size := _size(row))]
     if len(sizes) < len(results):
-        remarks.append(f"damaged rows that were not read: {len(results) - len(sizes)}")
+        remarks.append(f"damaged rows that were skipped: {len(results) - len(sizes)}")
     names = (name + place for place in _PLACES.values() for name, _ in (_QUANTITIES | _PER_ITERATION).values())
     quantities = tuple(name for name in names if any(name in size.values for size in sizes))
     checks = (content.get("out_of_bounds"), content.get("average_bus_bandwidth"))

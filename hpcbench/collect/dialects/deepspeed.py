@@ -39,7 +39,7 @@ DEEPSPEED = Dialect(
             end=rf"SamplesPerSec={NUMBER}",
             form=_ASSIGNED,
             fields=(Field("SamplesPerSec", "samples_per_s", PLAIN, running_mean=True), _MEMORY),
-            note="samples/s are DeepSpeed's mean over all steps since its second, not those of one step",
+            note="samples/s are DeepSpeed's mean over all steps from the second, not the speed of a single step",
         ),
         Line(
             r"steps: (?P<step>[0-9]{1,18}) (?=loss:)",

@@ -35,7 +35,7 @@ NANOTRON = Dialect(
                 Field("model_tflops_per_gpu", "model_flops_per_rank", SCALED_TFLOPS),
                 Field("hardware_tflops_per_gpu", "hardware_flops_per_rank", SCALED_TFLOPS),
             ),
-            note="nanotron prints three digits of the loss: too few to compare the convergence of two runs",
+            note="nanotron prints three digits of the loss, which is too few to compare the convergence of two runs",
         ),
     ),
 )

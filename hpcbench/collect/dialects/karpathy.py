@@ -55,7 +55,7 @@ LLM_C = Dialect(
                 Field("bf16 MFU", "mfu", PERCENT, form=_BEHIND),
                 *_SPEED,
             ),
-            note="tokens/s are llm.c's moving average, not those of one step",
+            note="tokens/s are llm.c's moving average, not the speed of a single step",
         ),
         Line(
             rf"{_OF} \| (?=train loss )",

@@ -18,7 +18,7 @@ LITGPT = Dialect(
                 Field("loss train", "loss", PLAIN),
                 Field("iter time", "seconds", MILLISECONDS),
             ),
-            note="LitGPT's iterations are micro-batches: step numbers and times are those of iterations",
+            note="LitGPT's iterations are micro-batches: step numbers and step times refer to iterations",
         ),
         Line(
             r"iter (?P<step>[0-9]{1,18})(?=: val loss )",

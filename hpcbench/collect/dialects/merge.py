@@ -95,10 +95,16 @@ class Merge:
         notes = []
         if self._ranks:
             notes.append(
-                DamagedLine(1, f"lines of other ranks left out: {self._ranks}; rank 0's is used, else the first")
+                DamagedLine(
+                    1,
+                    f"lines of other ranks that were skipped: {self._ranks} (the line of rank 0 is used, or else the "
+                    "first line)",
+                )
             )
         if self._again:
-            notes.append(DamagedLine(1, f"lines left out because their steps were read before: {self._again}"))
+            notes.append(
+                DamagedLine(1, f"lines that were skipped because their steps were already read: {self._again}")
+            )
         return notes
 
 

@@ -48,7 +48,7 @@ MLPERF = Dialect(
         replace(
             _STATISTICS,
             head=r":::MLLOG \{" + _step("samples_count"),
-            note="the log numbers its lines by the samples that the run has seen: step numbers are those of samples",
+            note="the log numbers its lines by processed samples: step numbers are numbers of samples",
         ),
         Line(
             r":::MLLOG \{(?=" + _UP_TO + r'"key": *"(?:eval_loss|validation_loss|val_loss)")'

@@ -38,7 +38,10 @@ def read(path: Path) -> RunLog:
         if len(counts) > 1 and not dialect.engine:
             others = ", ".join(f"{count} of {other.name}" for other, count in counts.items() if other is not dialect)
             reader.log.note(
-                DamagedLine(1, f"read as a log of {dialect.name}, by {counts[dialect]} lines; there are also {others}")
+                DamagedLine(
+                    1,
+                    f"read as a log of {dialect.name} ({counts[dialect]} lines); lines of other frameworks: {others}",
+                )
             )
         with path.open("rb") as stream:
             for text in texts(stream):

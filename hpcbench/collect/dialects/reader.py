@@ -95,7 +95,7 @@ class DialectReader:
             self._overflow(record)
         elif record.values is None:
             what = "an evaluation" if line.kind == "evaluation" else f"step {step}"
-            self.log.note(DamagedLine(record.number, f"the line of {what} was cut"))
+            self.log.note(DamagedLine(record.number, f"the line of {what} is truncated"))
             self._ahead_of(record)
         elif line.kind == "evaluation":
             self._merge.evaluation(step, record)
@@ -146,4 +146,4 @@ def _skipped(last: Step | None) -> list[DamagedLine]:
     # Fewer steps are counted here than by the engine that skips steps.
     of_all = f" of {last.step} steps were skipped ({100 * skipped / max(last.step, 1):.0f} %)"
     fraction = of_all if skipped <= last.step else " steps were skipped"
-    return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, and changed no weight")]
+    return [DamagedLine(last.line, f"{skipped}{fraction}: they took time, but did not change the weights")]

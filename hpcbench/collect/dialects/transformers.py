@@ -60,7 +60,9 @@ END = Line(
 def trainer(engine: Dialect) -> Dialect:
     """Return the Trainer's dialect, extended by an engine's lines. The engine's step numbers are not used."""
     lines = (replace(line, head=re.sub(r"\(\?P<step>", "(?:", line.head)) for line in engine.lines)
-    counted = replace(LOSSES, counted=True, note="the Trainer prints no step numbers: its lines are counted")
+    counted = replace(
+        LOSSES, counted=True, note="the Trainer prints no step numbers: steps are numbered by counting its lines"
+    )
     others = tuple(line for line in lines if line not in (LOSSES, EVALUATIONS, END))
     return Dialect(
         "transformers",

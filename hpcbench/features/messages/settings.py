@@ -14,19 +14,21 @@ class MessageSamples(Feature):
     steps: list[Count] = Field(
         min_length=1,
         max_length=MAX_STEPS,
-        description="Steps whose messages are sampled, counted from 1 and rising: [20, 60].",
+        description="Steps whose messages are sampled, counted from 1, in ascending order: [20, 60].",
     )
-    each: int = Field(2, ge=1, le=1000, description="Messages that a rank saves per channel and step.")
+    each: int = Field(2, ge=1, le=1000, description="Number of messages that a rank saves per channel and step.")
     ranks: Count = Field(8, description="Number of ranks that save messages, spread evenly over all ranks.")
     message_mb: float = Field(
-        4.0, gt=0, le=1000, description="Largest part of a message that is saved, in MB (10^6 bytes): its first values."
+        4.0, gt=0, le=1000, description="Maximum size of the saved beginning of a message, in MB (10^6 bytes)."
     )
-    mb: float = Field(64.0, gt=0, le=100_000, description="Most MB that a rank saves per step.")
+    mb: float = Field(
+        64.0, gt=0, le=100_000, description="Maximum size of the messages that a rank saves per step, in MB."
+    )
 
     @model_validator(mode="after")
     def _check_steps(self) -> "MessageSamples":
         if sorted(set(self.steps)) != self.steps:
-            raise ValueError(f"steps {self.steps} must be different and in rising order, such as [20, 60]")
+            raise ValueError(f"steps {self.steps} must be different and in ascending order, such as [20, 60]")
         if self.message_mb > self.mb:
             raise ValueError(
                 f"message_mb {self.message_mb:g} is larger than mb {self.mb:g}: lower message_mb or raise mb"
@@ -37,5 +39,7 @@ class MessageSamples(Feature):
         """Return an error message if a sampled step is after the last step, else None."""
         last = self.steps[-1]
         return (
-            f"keep_messages.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None
+            f"keep_messages.steps ends with step {last}, but there are only {steps} steps: lower keep_messages.steps"
+            if last > steps
+            else None
         )

@@ -100,11 +100,11 @@ def sum_devices(
     network = [device for device in devices if device.kind != "nvlink"]
     problems = [f"{device.host}: {device.name}: {device.problem}" for device in network if device.problem]
     problems += [
-        f"{device.host}: {device.name}: RDMA over Ethernet, which the counter of its interface may include"
+        f"{device.host}: {device.name}: the counter of the Ethernet interface may also include this RDMA traffic"
         for device in network
         if device.kind == "roce" and (device.sent_bytes or device.received_bytes)
     ]
-    problems += [f"{host}: no network counter" for host in hosts if all(device.host != host for device in network)]
+    problems += [f"{host}: has no network counter" for host in hosts if all(device.host != host for device in network)]
     is_known = not problems and bool(hosts)
     return NetworkBytes(
         from_step=steps[0],
@@ -153,7 +153,7 @@ def find_problem(samples: Sequence[Sample], begin: float, end: float) -> str | N
         return "the counter could not be read"
     for before, after in pairwise(samples):
         if (after[1] or 0) < (before[1] or 0) or (after[2] or 0) < (before[2] or 0):
-            return "the counter went back, by a reset or an overflow"
+            return "the counter decreased, because of a reset or an overflow"
     return None
 
 

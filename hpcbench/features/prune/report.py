@@ -20,7 +20,7 @@ ZEROS = Quantity(
     head="zeros",
     label="weights kept at zero",
     unit="1",
-    meaning="Weights that are kept at zero after the last step, as a fraction of those that can be",
+    meaning="Weights that are kept at zero after the last step, as a fraction of the weights that can be zero",
     scale=PERCENT,
     run=lambda run: sparse.part if (sparse := run.extract(read_sparsity)) else None,
     over_steps="last step",
@@ -30,7 +30,7 @@ MESSAGES = Quantity(
     key="sparse_message_bytes",
     head="sent ({unit})",
     unit="B",
-    meaning="Bytes of a step before the codec, of all ranks, for runs with sparse weights",
+    meaning="Bytes of all ranks per step before the codec, for runs with sparse weights",
     scale=BYTES,
     run=lambda run: run.message_bytes / run.steps if run.extract(read_sparsity) and run.steps else None,
     over_steps="mean of the steps",
@@ -41,7 +41,7 @@ WIRES = replace(
     MESSAGES,
     key="sparse_wire_bytes",
     head="on the wire ({unit})",
-    meaning="Bytes of a step after the codec, of all ranks, for runs with sparse weights",
+    meaning="Bytes of all ranks per step after the codec, for runs with sparse weights",
     run=lambda run: _count_wire_bytes(run),
 )
 SPARSE_WEIGHTS = (ZEROS, MESSAGES, WIRES)

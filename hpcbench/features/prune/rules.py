@@ -28,19 +28,21 @@ def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfi
     if tensor != "1d":
         return Misfit(("layout", "tensor"), f"{why}tensor grids: use 1d{without}")
     if model.experts is not None:
-        return Misfit(("model", "experts"), f"{why}experts: use a model without them{without}")
+        return Misfit(("model", "experts"), f"{why}experts: use a model without experts{without}")
     if train.schedule in UNFLUSHED:
         return Misfit(("train", "schedule"), f"{why}{train.schedule}: use 1f1b{without}")
     if train.sync != "all-reduce":
         return Misfit(("train", "sync"), f"{why}sync {train.sync}: use all-reduce{without}")
     if train.node_copy:
-        return Misfit(("train", "node_copy"), f"{why}a second copy within nodes: set it to false{without}")
+        return Misfit(("train", "node_copy"), f"{why}a second copy within nodes: set node_copy to false{without}")
     if train.sparse_gradients != "never":
-        return Misfit(("train", "sparse_gradients"), f"{why}gradients sent as rows: set it to never{without}")
+        return Misfit(
+            ("train", "sparse_gradients"), f"{why}gradients sent as rows: set sparse_gradients to never{without}"
+        )
     if prune.pattern in ("rows", "heads") and (model.gated or model.groups < model.heads or not model.bias):
         return Misfit(
             ("train", "prune"),
-            f"pattern {prune.pattern} does not support gated MLPs, grouped heads and layers without biases: use "
+            f"pattern {prune.pattern} does not support gated MLPs, grouped heads or layers without biases: use "
             f"unstructured or 2:4{without}",
         )
     if prune.pattern == "2:4" and model.middle % (4 * tp):
@@ -76,6 +78,6 @@ def list_idle_settings(train: Train) -> Iterator[tuple[FieldPath, str]]:
     if prune and prune.end is not None and prune.every > prune.end - (prune.begin or 0):
         yield (
             ("train", "prune", "every"),
-            f"there are fewer updates from begin {prune.begin} to end {prune.end}, so the sparsity is reached at once: "
-            "lower it, or leave end and every out",
+            f"there are fewer than {prune.every} updates from begin {prune.begin} to end {prune.end}, so the full "
+            "sparsity is reached at once: lower every, or leave end and every out",
         )

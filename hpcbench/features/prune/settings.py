@@ -15,8 +15,9 @@ class Prune(Feature):
     """Magnitude pruning: the weights with the smallest magnitudes are set to zero and stay zero."""
 
     pattern: Pattern = Field(
-        description="2:4 keeps two of every four adjacent values along the inputs of a matrix, unstructured the "
-        "largest weights of each matrix, rows the largest neurons of each MLP, heads the largest attention heads.",
+        description="2:4 keeps two of every four adjacent values along the inputs of a matrix; unstructured keeps "
+        "the largest weights of each matrix; rows keeps the largest neurons of each MLP; heads keeps the "
+        "largest attention heads.",
     )
     sparsity: float = Field(0.5, gt=0, lt=1, description="Final fraction of weights, neurons or heads that is zero.")
     begin: Count | None = Field(
@@ -36,9 +37,9 @@ class Prune(Feature):
                 "2:4 sets exactly half of the weights to zero, all at once: leave out sparsity, end and every"
             )
         if self.begin is not None and self.end is not None and self.end < self.begin:
-            raise ValueError(f"end {self.end} is before begin {self.begin}: raise it")
+            raise ValueError(f"end {self.end} is before begin {self.begin}: raise end")
         if self.end is None and self.every != 1:
-            raise ValueError("every needs a sparsity that grows: set end, or leave every out")
+            raise ValueError("every requires a growing sparsity: set end, or leave every out")
         return self
 
     def fill_defaults(self, warmup_steps: int) -> "Prune":
@@ -50,13 +51,16 @@ class Prune(Feature):
         prune = self.fill_defaults(warmup_steps)
         begin, last = prune._first_and_last()
         if max(begin, last) > steps:
-            return f"prune reaches its sparsity after {max(begin, last)} updates, but there are only {steps}: lower it"
+            return (
+                f"prune reaches its sparsity after {max(begin, last)} updates, but there are only {steps} steps: "
+                "lower prune.begin or prune.end"
+            )
         if last < begin:
-            return f"prune.end {last} is before prune.begin {begin}: raise it"
+            return f"prune.end {last} is before prune.begin {begin}: raise prune.end"
         if prune.first >= steps:
             return (
-                f"prune has no effect: it first sets weights to zero after update {prune.first}, but there are only "
-                f"{steps} steps: lower prune.begin, end or every"
+                f"prune has no effect: weights are first set to zero after update {prune.first}, but there are "
+                f"only {steps} steps: lower prune.begin, end or every"
             )
         return None
 

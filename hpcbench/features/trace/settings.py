@@ -20,11 +20,15 @@ class Trace(Feature):
         first, last = self.steps
         if not first <= last < first + MAX_STEPS:
             raise ValueError(
-                f"steps {self.steps} must be a first and a last step, at most {MAX_STEPS} steps, such as [20, 25]"
+                f"steps {self.steps} must be the first and the last step of at most {MAX_STEPS} steps, such as [20, 25]"
             )
         return self
 
     def problem(self, *, steps: int, warmup_steps: int) -> str | None:
         """Return an error message if a traced step is after the last step, else None."""
         last = self.steps[1]
-        return f"trace.steps ends with step {last}, but there are only {steps}: lower it" if last > steps else None
+        return (
+            f"trace.steps ends with step {last}, but there are only {steps} steps: lower trace.steps"
+            if last > steps
+            else None
+        )

@@ -92,7 +92,7 @@ class LayerChain:
 
     def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:
-            raise ValueError("a chain has one layer or more")
+            raise ValueError("a chain must have at least one layer")
         self.layers = tuple(layers)
         self.compute = self._accumulate([layer.seconds for layer in layers])
         self.weights = self._accumulate([layer.weight_bytes for layer in layers])

@@ -57,7 +57,9 @@ def plan_stages(
     """
     layout, train = workload.layout, workload.train
     if layout.tensor != "1d" or layout.chunks > 1:
-        raise UserError("--partition: tensor grids and chunks are not supported. Set layout.tensor: 1d and chunks: 1")
+        raise UserError(
+            "--partition: tensor grids and chunks are not supported: set `layout.tensor: 1d` and `chunks: 1`"
+        )
     chain = profile_layers(workload, machine)
     setting = make_setting(workload, machine, speeds, micro_batches=max(workload.micro_batches, 1))
     free = find_best_cut(chain, setting)
@@ -135,12 +137,12 @@ def describe_plans(plans_of_cells: Sequence[Plans]) -> list[str]:
     for plans in plans_of_cells:
         name = " ".join(part for part in (plans.scheme, f"({plans.cell})" if plans.cell else "") if part)
         if plans.free is None:
-            lines.append(f"{name}: no cut into stages fits the memory of {plans.ranks} ranks.")
+            lines.append(f"{name}: no division into stages fits the memory of {plans.ranks} ranks.")
         else:
             cut = ", ".join(f"{layers} x {replicas}" for layers, replicas in plans.free)
             lines.append(
-                f"{name}: PipeDream's cut of {plans.ranks} ranks (layers x replicas, first stage to last): {cut}: "
-                f"{plans.free_samples_per_s:.4g} samples/s in a full pipeline."
+                f"{name}: PipeDream's division of {plans.ranks} ranks (layers x replicas, from first to last "
+                f"stage): {cut}: {plans.free_samples_per_s:.4g} samples/s in a full pipeline."
             )
         for plan in plans.even[:3]:
             lines.append(f"{name}: {_format_layout(plan)}: {plan.samples_per_s:.4g} samples/s in a full pipeline.")

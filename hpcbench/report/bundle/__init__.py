@@ -76,7 +76,9 @@ def _load(root: Path, where: str) -> Submission:
     """Load a submission after checking its files against the manifest. Schedulers are not queried."""
     listed = get_member(read_json(root / MANIFEST), "files")
     if not isinstance(listed, dict):
-        raise UserError(f"{where}: {root.name}: {MANIFEST} is missing: give a file of `hpcbench report --bundle`")
+        raise UserError(
+            f"{where}: {root.name}: {MANIFEST} is missing: give a file that `hpcbench report --bundle` wrote"
+        )
     files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
     del files[MANIFEST]
     for name in sorted(files.keys() | listed.keys()):

@@ -28,16 +28,19 @@ _LARGEST = 1 << 30
 def check_options(path: Path | None, anonymous: bool, replace: Sequence[str]) -> dict[str, str]:
     """Return the replacements of ``--replace``. ``OLD`` without ``=NEW`` becomes ``name-1``, ``name-2``, ..."""
     if path is None and (anonymous or replace):
-        raise UserError(f"--{'anonymous' if anonymous else 'replace'}: needs --bundle FILE: add it")
+        raise UserError(f"--{'anonymous' if anonymous else 'replace'}: applies only to bundles: add --bundle FILE")
     if path is not None and not path.name.endswith(SUFFIXES):
         raise UserError(
-            f"--bundle {make_printable(str(path))}: not the name of a bundle: it must end with {', '.join(SUFFIXES)}"
+            f"--bundle {make_printable(str(path))}: not the name of a bundle: use a name that ends with "
+            f"{' or '.join(SUFFIXES)}"
         )
     replacements = {}
     for k, option in enumerate(replace, 1):
         old, sign, new = option.partition("=")
         if not old or (sign and not new):
-            raise UserError(f"--replace {make_printable(option, 40)}: write OLD=NEW, or only the word to remove")
+            raise UserError(
+                f"--replace {make_printable(option, 40)}: give OLD=NEW, or only OLD for an automatic new name"
+            )
         replacements[old] = new or f"name-{k}"
     return replacements
 
@@ -50,7 +53,7 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
     """
     roots = [(submission.plan.study, submission.root) for submission in submissions if submission.root is not None]
     if not roots or len(roots) < len(submissions):
-        raise UserError("--bundle: single logs cannot be packed: give directories that `hpcbench submit` made")
+        raise UserError("--bundle: single logs cannot be packed: give directories that `hpcbench submit` created")
     names = find_names(submissions, replaced, hosts_and_users=anonymous)
     growing = path.with_name(f".{path.name}.part")
     mode: Literal["w:xz", "w:gz", "w"] = "w:xz" if path.suffix == ".xz" else "w" if path.suffix == ".tar" else "w:gz"
@@ -69,7 +72,7 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
     finally:
         growing.unlink(missing_ok=True)
     if names.replacements:
-        _print_line(f"{len(names.replacements)} names were replaced")
+        _print_line(f"names replaced: {len(names.replacements)}")
     if names.shared:
         shared = ", ".join(sorted(names.shared))
         _print_line(
@@ -78,7 +81,8 @@ def pack(submissions: Sequence[Submission], path: Path, *, anonymous: bool, repl
     if parts:
         more = f", and {len(parts) - 3} more" if len(parts) > 3 else ""
         _print_line(
-            f"names are still part of longer words: {', '.join(parts[:3])}{more}: check these lines, or add --replace"
+            f"names remain as parts of longer words: {', '.join(parts[:3])}{more}: check these lines, and remove "
+            "the words with --replace"
         )
 
 

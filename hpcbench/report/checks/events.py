@@ -19,7 +19,7 @@ def note_resumption(subject: CheckedRun) -> Iterator[str]:
     attempt = subject.log.read_event(Start).attempt
     again = f" (attempt {attempt})" if attempt else ""
     steps = subject.log.steps.column("step", first=subject.basis.first)
-    counted = f": steps {steps[0]} to {steps[-1]} count for its speed" if steps else ""
+    counted = f": its speed uses steps {steps[0]} to {steps[-1]}" if steps else ""
     yield f"{subject.id}: was resumed at step {subject.log.resumed_from}{again}{counted}"
 
 
@@ -33,8 +33,8 @@ def note_groups(subject: CheckedRun) -> Iterator[str]:
     for event in subject.log.events:
         if isinstance(event, UnknownGroup):
             yield make_printable(
-                f"group {event.group!r} has no known dimension, and its {event.bytes} bytes were sent uncompressed; in "
-                f"program.groups: {event.remedy}"
+                f"the dimension of group {event.group!r} is unknown, so its {event.bytes} bytes were sent "
+                f"uncompressed: in program.groups, add {event.remedy}"
             )
 
 
@@ -66,7 +66,9 @@ def check_end(subject: CheckedRun) -> Iterator[str]:
     if log.last_step is not None and (not event or event.steps != log.last_step.step):
         steps_of_event = event.steps if event else None
         line = event.line if event else None
-        yield subject.at(line, f"the end event says {steps_of_event} steps, the log contains {log.last_step.step}")
+        yield subject.at(
+            line, f"the end event reports {steps_of_event} steps, but the last step in the log is {log.last_step.step}"
+        )
     if log.final_loss() is None:
         yield subject.at(None, "no evaluation after the last step")
 
@@ -93,7 +95,7 @@ def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
         sent, printed = add_bytes(values), select_counted(subject.log, f"{name}_bytes")
         if sent != "unknown" and len(printed) == len(steps) and sent != sum(printed):
             of_lines = f"the lines of steps {steps.start} to {steps.stop - 1} report {sum(printed):.0f}"
-            yield subject.at(event.line, f"the channels' {name} bytes are {sent}, {of_lines}")
+            yield subject.at(event.line, f"the channels' {name} bytes are {sent}, but {of_lines}")
 
 
 def check_wire(subject: CheckedRun) -> Iterator[str]:
@@ -105,7 +107,9 @@ def check_wire(subject: CheckedRun) -> Iterator[str]:
             continue
         name = " ".join(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
         if channel.codec == "none" and wire != message:
-            yield subject.at(event.line, f"{name}: {wire} wire bytes for {message} message bytes, without a codec")
+            yield subject.at(
+                event.line, f"{name}: {wire} wire bytes for {message} message bytes, although no codec is set"
+            )
         elif wire > message:
             yield subject.at(
                 event.line,
@@ -128,7 +132,8 @@ def check_phases(subject: CheckedRun) -> Iterator[str]:
         phase_sum = sum(row[part] for part in PARTS)
         if event and abs(phase_sum - row["step"]) > TOLERANCE * row["step"]:
             text = (
-                f"the phases of stage {stage} come to {phase_sum:.4g} s per step, and its step took {row['step']:.4g} s"
+                f"the phases of stage {stage} add up to {phase_sum:.4g} s per step, but its step took "
+                f"{row['step']:.4g} s"
             )
             yield subject.at(event.line, text)
 
@@ -140,9 +145,10 @@ def check_times(subject: CheckedRun) -> Iterator[str]:
         return
     steps, run_seconds = sum(filter(isfinite, subject.log.steps.column("seconds"))), event.seconds
     if run_seconds is not None and steps > run_seconds * (1 + TOLERANCE):
-        yield subject.at(event.line, f"the run took {run_seconds:.3f} s, its steps {steps:.3f} s")
+        yield subject.at(event.line, f"the run took {run_seconds:.3f} s, but its steps took {steps:.3f} s")
     clock = measure_seconds(subject.log.read_event(events.Start).time, event.time)
     if run_seconds is not None and clock is not None and run_seconds > clock * (1 + TOLERANCE) + _CLOCK:
         yield subject.at(
-            event.line, f"the run took {run_seconds:.3f} s, and {clock:.3f} s by the clock times of its start and end"
+            event.line,
+            f"the run took {run_seconds:.3f} s, but only {clock:.3f} s passed between its start and end times",
         )

@@ -37,7 +37,7 @@ def check_rates(subject: CheckedRun) -> Iterator[str]:
     for label, (column, expected) in work.items():
         mismatch = subject.mismatch(Relation(column, times="seconds", over=over, expected=expected))
         if mismatch:
-            yield _describe_mismatch(subject, label, mismatch, "what the step times give")
+            yield _describe_mismatch(subject, label, mismatch, "the value that the step times imply")
 
 
 def check_ratios(subject: CheckedRun) -> Iterator[str]:
@@ -51,7 +51,7 @@ def check_ratios(subject: CheckedRun) -> Iterator[str]:
             continue
         mismatch = subject.mismatch(Relation(column, over=over, expected=expected))
         if mismatch:
-            figures = f"{mismatch.value:.4g}, and {mismatch.expected:.4g} {_describe_source(mismatch)}"
+            figures = f"{mismatch.value:.4g}, but {mismatch.expected:.4g} {_describe_source(mismatch)}"
             yield subject.at(mismatch.line, f"{label} is {figures}")
 
 
@@ -73,7 +73,7 @@ def check_conventions(subject: CheckedRun) -> Iterator[str]:
     ):
         stated = keep_finite(getattr(event, name, None))
         if stated and event and not any(abs(stated / value - 1) <= TOLERANCE for value in expected):
-            figures = f"{stated:.4g}, and {expected[-1]:.4g} by the formula for its shape{given}"
+            figures = f"{stated:.4g}, but {expected[-1]:.4g} according to the formula for the model's shape{given}"
             yield subject.at(event.line, f"{name} is {figures}")
     if not basis.batch or not basis.ranks:
         return
@@ -86,7 +86,7 @@ def check_conventions(subject: CheckedRun) -> Iterator[str]:
     ]
     if all(mismatches):
         nearest = min((value for value in mismatches if value), key=lambda value: abs(value.ratio - 1))
-        yield _describe_mismatch(subject, "FLOP/s", nearest, "what the nearest formula for the run's shape gives")
+        yield _describe_mismatch(subject, "FLOP/s", nearest, "the result of the nearest formula for the run's shape")
 
 
 def check_peaks(subject: CheckedRun) -> Iterator[str]:
@@ -109,7 +109,7 @@ def check_peaks(subject: CheckedRun) -> Iterator[str]:
             )
         mismatch = subject.mismatch(Relation(claim, over=column, expected=1 / peak if peak else None))
         if mismatch:
-            figures = f"{mismatch.printed:.4g} is claimed, and {mismatch.recomputed:.4g} {_describe_source(mismatch)}"
+            figures = f"{mismatch.printed:.4g} is printed, but {mismatch.recomputed:.4g} {_describe_source(mismatch)}"
             yield subject.at(mismatch.line, f"{claim.upper()}: {figures}, from FLOP/s and the chip's peak")
 
 
@@ -125,7 +125,10 @@ def check_consumed(subject: CheckedRun) -> Iterator[str]:
     for line, number, seen in rows:
         step = number + before
         if seen != step * batch:
-            text = f"{seen:.0f} consumed samples, but {step:.0f} steps of {batch:.0f} are {step * batch:.0f}"
+            text = (
+                f"the log reports {seen:.0f} consumed samples, but {step:.0f} steps with {batch:.0f} samples each "
+                f"consume {step * batch:.0f}"
+            )
             yield subject.at(int(line), text)
             return
 
@@ -151,7 +154,7 @@ def _name_convention(subject: CheckedRun, label: str, mismatch: Mismatch) -> str
         return ""
     for name, work in compute_flops_by_formula(basis.shape).items():
         if abs(per_sample * mismatch.ratio / work - 1) <= TOLERANCE:
-            return f", which is what {name} gives"
+            return f", which is the result of {name}"
     return ""
 
 
@@ -160,5 +163,5 @@ def _find_line(subject: CheckedRun, column: str, value: float) -> int:
 
 
 def _describe_source(mismatch: Mismatch) -> str:
-    source = "recomputed" if mismatch.reference is None else f"by line {mismatch.reference}"
+    source = "recomputed" if mismatch.reference is None else f"according to line {mismatch.reference}"
     return f"{source} ({mismatch.count} of {mismatch.of} steps)"

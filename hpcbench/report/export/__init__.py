@@ -48,16 +48,18 @@ Row = tuple[Value, ...]
 
 IDENTITY = (
     ExportColumn("schema_version", "integer", "", "Version of this schema"),
-    ExportColumn("submission", "text", "", "Directory of the submission; absent for logs that were given one by one"),
+    ExportColumn("submission", "text", "", "Directory of the submission; absent for single logs"),
     ExportColumn("study", "text", "", "Name of the study"),
     ExportColumn("site", "text", "", "Name of the site"),
     ExportColumn("dialect", "text", "", "Program that wrote the log: hpcbench, or another framework"),
     ExportColumn("run", "text", "", "Id of the run; unique within its submission"),
     ExportColumn("job", "text", "", "Job that the run belongs to"),
     ExportColumn("scheme", "text", "", "Name of the scheme"),
-    ExportColumn("repeat", "integer", "", "Number of the repeat, from 1; the seed grows with it"),
-    ExportColumn("pairing", "text", "", "Runs of equal pairing and allocation are compared as pairs"),
-    ExportColumn("cell", "json", "", "Values of the study's matrix, except scheme and repeat, as a JSON object"),
+    ExportColumn("repeat", "integer", "", "Number of the repeat, from 1; each repeat has a higher seed"),
+    ExportColumn(
+        "pairing", "text", "", "Key of paired runs: runs with the same pairing and allocation are compared as pairs"
+    ),
+    ExportColumn("cell", "json", "", "Values of the study's matrix, except scheme and repeat (object)"),
     ExportColumn("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
 )
 """Leading columns of every row."""
@@ -81,20 +83,22 @@ QUANTITIES = tuple(
 """Columns of all step quantities."""
 
 _SOURCE = (
-    ExportColumn("file", "text", "", "The log that the row was read from; the tables are joined by it"),
-    ExportColumn("line", "integer", "1", "Line in it, from 1"),
+    ExportColumn("file", "text", "", "Log file that the row was read from; joins the tables"),
+    ExportColumn("line", "integer", "1", "Line in the log file, from 1"),
 )
 
 RECORDS = ExportTable(
     "records",
-    "One row an observation: a step of a run, or an evaluation. A run's steps stand in the order of its log, its "
-    "evaluations after them.",
+    "One row per observation: a step of a run, or an evaluation. A run's steps are in the order of its log, "
+    "followed by its evaluations.",
     (
         *IDENTITY,
         ExportColumn("event", "text", "", "step or evaluation"),
         ExportColumn("split", "text", "", "Part of the data that an evaluation used, such as valid"),
-        ExportColumn("step", "integer", "1", "Number of the step, from 1; for an evaluation, the step before it"),
-        ExportColumn("steps", "integer", "1", "Steps that the run was to take"),
+        ExportColumn(
+            "step", "integer", "1", "Number of the step, from 1; for an evaluation, the last step before the evaluation"
+        ),
+        ExportColumn("steps", "integer", "1", "Planned number of steps of the run"),
         *QUANTITIES,
         *_SOURCE,
     ),
@@ -102,26 +106,30 @@ RECORDS = ExportTable(
 
 RUNS = ExportTable(
     "runs",
-    "One row for each run, also for runs without a log.",
+    "One row per run, including runs without a log.",
     (
         *IDENTITY,
-        ExportColumn("reason", "text", "", "Why it is in that state; absent where the state needs no explanation"),
+        ExportColumn("reason", "text", "", "Reason for the state; absent if the state needs no explanation"),
         ExportColumn("reason_source", "text", "", "File and line of the reason"),
         ExportColumn("exit_status", "integer", "", "Exit status of the launcher"),
-        ExportColumn("started", "text", "", "Time in UTC, ISO 8601, by the job script"),
-        ExportColumn("ended", "text", "", "Time in UTC, ISO 8601, by the job script"),
-        ExportColumn("allocation", "text", "", "Job, id and attempt: equal for runs that had the same nodes"),
+        ExportColumn("started", "text", "", "Start time that the job script recorded (UTC, ISO 8601)"),
+        ExportColumn("ended", "text", "", "End time that the job script recorded (UTC, ISO 8601)"),
+        ExportColumn(
+            "allocation", "text", "", "Job, its id and its attempt; runs in the same allocation have the same value"
+        ),
         ExportColumn("host", "text", "", "Node that the job script ran on"),
-        ExportColumn("hosts", "json", "", "Nodes that the ranks ran on, by their own records, as an array"),
-        ExportColumn("devices", "json", "", "Devices that the ranks computed on, each kind once, as an array"),
-        ExportColumn("processors", "json", "", "Models of the hosts' processors, each once, as an array"),
-        ExportColumn("gpus", "json", "", "Models of the hosts' GPUs, each once, as an array"),
-        ExportColumn("drivers", "json", "", "Versions of the GPUs' drivers, each once, as an array"),
+        ExportColumn("hosts", "json", "", "Nodes that the ranks ran on, as recorded by the ranks (array)"),
+        ExportColumn("devices", "json", "", "Kinds of devices that the ranks computed on (array)"),
+        ExportColumn("processors", "json", "", "Distinct models of the hosts' processors (array)"),
+        ExportColumn("gpus", "json", "", "Distinct models of the hosts' GPUs (array)"),
+        ExportColumn("drivers", "json", "", "Distinct versions of the GPU drivers (array)"),
         *_measured("runs"),
         ExportColumn("hpcbench", "text", "", "Version of the worker"),
-        ExportColumn("revision", "text", "", "Git revision of the worker, -dirty where it had changes"),
-        ExportColumn("modules", "json", "", "Environment modules that were loaded, as an array"),
-        ExportColumn("mpi", "text", "", "Name and version of the MPI library, as it gives them"),
+        ExportColumn(
+            "revision", "text", "", "Git revision of the worker, with -dirty if the code had uncommitted changes"
+        ),
+        ExportColumn("modules", "json", "", "Environment modules that were loaded (array)"),
+        ExportColumn("mpi", "text", "", "Name and version that the MPI library reports"),
         ExportColumn("python", "text", "", "Version of the worker's Python"),
         ExportColumn("torch", "text", "", "Version of PyTorch"),
         ExportColumn("numpy", "text", "", "Version of NumPy"),
@@ -136,7 +144,8 @@ RUNS = ExportTable(
             "model_flops_per_sample",
             "real",
             "FLOP",
-            "Operations that the model needs for one sequence, both passes, if experts drop only what no place is for",
+            "Operations of the forward and backward passes for one sequence, if experts drop only tokens beyond "
+            "their capacity",
         ),
         ExportColumn(
             "hardware_flops_per_sample",
@@ -144,26 +153,30 @@ RUNS = ExportTable(
             "FLOP",
             "Operations executed for one sequence, including recomputation and unused expert capacity",
         ),
-        ExportColumn("neox_flops_per_sample", "real", "FLOP", "The same by GPT-NeoX's formula"),
+        ExportColumn(
+            "neox_flops_per_sample", "real", "FLOP", "Operations for one sequence according to GPT-NeoX's formula"
+        ),
         ExportColumn("dp", "integer", "1", "Size of the data-parallel dimension"),
         ExportColumn("cp", "integer", "1", "Ranks that share the positions of a sample"),
         ExportColumn("tp", "integer", "1", "Size of the tensor-parallel dimension"),
         ExportColumn("pp", "integer", "1", "Size of the pipeline-parallel dimension"),
         ExportColumn("ranks", "integer", "1", "Ranks of the run"),
         ExportColumn("threads", "integer", "1", "Threads of each rank"),
-        ExportColumn("device", "text", "", "Device that the run was to compute on: cpu or cuda"),
+        ExportColumn("device", "text", "", "Requested device of the run: cpu or cuda"),
         ExportColumn("precision", "text", "", "Number format of weights and activations"),
         ExportColumn("zero", "integer", "", "ZeRO stage"),
         ExportColumn("seed", "integer", "", "Seed of this repeat"),
-        ExportColumn("warmup_steps", "integer", "1", "Steps that the throughput leaves out"),
+        ExportColumn("warmup_steps", "integer", "1", "Number of steps at the start that the throughput excludes"),
         ExportColumn("global_batch", "integer", "1", "Sequences per step, summed over all ranks"),
         ExportColumn("micro_batch", "integer", "1", "Sequences that a rank works on at a time"),
         ExportColumn("seq_len", "integer", "1", "Tokens per sequence"),
-        ExportColumn("algorithm", "text", "", "Algorithm of the scheme's collectives; native is the MPI library's own"),
-        ExportColumn("codec", "text", "", "Codec of all traffic that no rule of the scheme names"),
-        ExportColumn("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind, as an array"),
-        ExportColumn("settings", "json", "", "All settings of the run: its run.json, as an object"),
-        ExportColumn("step_seconds_mean", "real", "s", "Mean step time, over the steps that the throughput counts"),
+        ExportColumn(
+            "algorithm", "text", "", "Algorithm of the scheme's collectives; native is the algorithm of the MPI library"
+        ),
+        ExportColumn("codec", "text", "", "Codec of all traffic that no rule of the scheme matches"),
+        ExportColumn("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind (array)"),
+        ExportColumn("settings", "json", "", "All settings of the run: the contents of run.json (object)"),
+        ExportColumn("step_seconds_mean", "real", "s", "Mean step time of the steps that the throughput includes"),
         ExportColumn("step_seconds_p50", "real", "s", "Median of these step times"),
         ExportColumn("step_seconds_p95", "real", "s", "95th percentile of these step times"),
         ExportColumn("step_seconds_p99", "real", "s", "99th percentile of these step times"),
@@ -171,34 +184,38 @@ RUNS = ExportTable(
             "lowest_numerical_precision_in_comm",
             "text",
             "",
-            "Format of messages with the fewest bits, in MLPerf's words",
+            "Message format with the fewest bits, as MLPerf names it",
         ),
         ExportColumn(
-            "lowest_numerical_precision_in_linear", "text", "", "Lowest format of matrix products, in MLPerf's words"
+            "lowest_numerical_precision_in_linear",
+            "text",
+            "",
+            "Format of matrix products with the fewest bits, as MLPerf names it",
         ),
-        ExportColumn("steps_logged", "integer", "1", "Steps that the log holds"),
-        ExportColumn("steps_planned", "integer", "1", "Planned steps, by the log"),
-        ExportColumn("file", "text", "", "Its log, the key that joins the tables; absent without a log"),
+        ExportColumn("steps_logged", "integer", "1", "Number of steps in the log"),
+        ExportColumn("steps_planned", "integer", "1", "Planned number of steps, according to the log"),
+        ExportColumn("file", "text", "", "Log file of the run; joins the tables; absent without a log"),
     ),
 )
 
 CHANNELS = ExportTable(
     "channels",
-    "One row for each run and channel, from the log's traffic event: sums over all ranks and the steps that it names.",
+    "One row per run and channel, from the log's traffic event: sums over all ranks, and over the steps from "
+    "`from_step` to `to_step`.",
     (
         *IDENTITY,
-        ExportColumn("from_step", "integer", "1", "First step that is counted"),
-        ExportColumn("to_step", "integer", "1", "Last step that is counted"),
+        ExportColumn("from_step", "integer", "1", "First counted step"),
+        ExportColumn("to_step", "integer", "1", "Last counted step"),
         ExportColumn(
             "dimension", "text", "", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is traffic that is never compressed"
         ),
         ExportColumn("phase", "text", "", "FORWARD, BACKWARD or STEP"),
         ExportColumn("kind", "text", "", "GRAD, ACT, PARAM or OPTIM"),
-        ExportColumn("axis", "text", "", "Axis of the tensor grid, of layout.tensor 2d, 2.5d and 3d"),
-        ExportColumn("codec", "text", "", "Codec of the messages; none for no codec"),
+        ExportColumn("axis", "text", "", "Axis of the tensor grid, for layout.tensor 2d, 2.5d and 3d"),
+        ExportColumn("codec", "text", "", "Codec of the messages; none if messages are not encoded"),
         ExportColumn("algorithm", "text", "", "Algorithm that the scheme asks for"),
         ExportColumn(
-            "algorithms", "json", "", "Calls of the first rank by the algorithm that carried them out, as an object"
+            "algorithms", "json", "", "Number of calls of the first rank for each algorithm that was used (object)"
         ),
         *_measured("channels"),
         *_SOURCE,
@@ -207,12 +224,12 @@ CHANNELS = ExportTable(
 
 PHASES = ExportTable(
     "phases",
-    "One row per run and pipeline stage, from the log's phases event: means over the stage's ranks and the steps "
-    "that it names.",
+    "One row per run and pipeline stage, from the log's phases event: means over the stage's ranks, and over the "
+    "steps from `from_step` to `to_step`.",
     (
         *IDENTITY,
-        ExportColumn("from_step", "integer", "1", "First step that is counted"),
-        ExportColumn("to_step", "integer", "1", "Last step that is counted"),
+        ExportColumn("from_step", "integer", "1", "First counted step"),
+        ExportColumn("to_step", "integer", "1", "Last counted step"),
         ExportColumn("stage", "integer", "", "Stage of the pipeline, from 0"),
         *_measured("phases"),
         *_SOURCE,
@@ -221,15 +238,22 @@ PHASES = ExportTable(
 
 STALENESS = ExportTable(
     "staleness",
-    "One row per run, stage or shard, and staleness, from the log's staleness event: the number of gradients that "
-    "were computed with weights of this age. No row for runs whose gradients are always of the newest weights.",
+    "One row per run, stage or shard, and staleness, from the log's staleness event: the number of gradients "
+    "that were computed with weights of this age. Runs whose gradients always use the newest weights have no row.",
     (
         *IDENTITY,
-        ExportColumn("of", "text", "", "What the place is: a stage of a pipeline, or a shard of a parameter server"),
+        ExportColumn("of", "text", "", "Kind of the place: a stage of a pipeline, or a shard of a parameter server"),
         ExportColumn("place", "integer", "", "Number of the stage or shard, from 0"),
-        ExportColumn("versions", "integer", "1", "The most versions of the weights that the stage held at a time"),
-        ExportColumn("staleness", "integer", "1", "Updates between the weights of the gradient and those it changed"),
-        ExportColumn("gradients", "integer", "1", "Number of gradients, in the whole run"),
+        ExportColumn(
+            "versions", "integer", "1", "Largest number of versions of the weights that the stage stored at a time"
+        ),
+        ExportColumn(
+            "staleness",
+            "integer",
+            "1",
+            "Number of updates between the weights that a gradient was computed with and the weights that it changed",
+        ),
+        ExportColumn("gradients", "integer", "1", "Number of gradients in the whole run"),
         *_SOURCE,
     ),
 )

@@ -166,7 +166,7 @@ class ExportTarget:
         """Return the export target for a path."""
         name, suffix = f"--export {make_printable(str(path))}", path.suffix.lower()
         if suffix not in _ONE and suffix not in _ALL:
-            raise UserError(f"{name}: the suffix selects the kind of file: use one of {', '.join((*_ONE, *_ALL))}")
+            raise UserError(f"{name}: the suffix selects the file format: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
             raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
         try:

@@ -74,8 +74,8 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
             raise UserError(f"{make_printable(str(path))}: does not exist: give SQLite files or a directory of them")
     if not files:
         raise UserError(
-            "history: no .sqlite file there: write one for each submission with "
-            "`hpcbench report SUBMISSION --export history/DATE.sqlite`"
+            "history: no .sqlite file found: write one for each submission with `hpcbench report SUBMISSION "
+            "--export history/DATE.sqlite`"
         )
     return files
 
@@ -116,10 +116,16 @@ def _read_file(file: Path) -> Iterator[dict[str, Any]]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
             base.row_factory = sqlite3.Row
             if (version := base.execute("PRAGMA user_version").fetchone()[0]) > VERSION:
-                raise UserError(f"{name}: records of version {version}, newer than {VERSION}: update hpcbench")
+                raise UserError(
+                    f"{name}: the records have version {version}, but this hpcbench reads at most version {VERSION}: "
+                    "update hpcbench"
+                )
             present = {row["name"] for row in base.execute("PRAGMA table_info(runs)")}
             if missing := [column for column in _LEAST if column not in present]:
-                raise UserError(f"{name}: lacks {missing[0]} in table runs: write it with `hpcbench report --export`")
+                raise UserError(
+                    f"{name}: table runs has no column {missing[0]}: write the file again with `hpcbench report "
+                    "--export`"
+                )
             paces = {row[0]: row for row in base.execute(_SECONDS)}
             columns = ", ".join(column.name for column in RUNS.columns if column.name in present)
             for row in base.execute(f"SELECT {columns} FROM runs WHERE state = 'completed'"):
@@ -129,7 +135,8 @@ def _read_file(file: Path) -> Iterator[dict[str, Any]]:
                     yield run | {"speed": speed}
     except sqlite3.Error as error:
         raise UserError(
-            f"{name}: cannot be read ({make_printable(str(error))}): write it again with `hpcbench report --export`"
+            f"{name}: cannot be read ({make_printable(str(error))}): write the file again with `hpcbench report "
+            "--export`"
         ) from None
 
 

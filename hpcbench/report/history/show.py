@@ -26,14 +26,15 @@ from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, describe_ch
 _COLUMNS = (
     Column("scheme", "scheme", text=True),
     Column("time", "started", text=True, help="Start of the first run (UTC)."),
-    Column("samples_per_s", "samples/s (95 % CI)", help="Geometric mean of the runs, with the interval over the runs."),
+    Column("samples_per_s", "samples/s (95 % CI)", help="Geometric mean of the runs, with its interval."),
     Column("runs", "runs"),
     Column("ratio", "change", help="Speed after a significant change of level, divided by the speed before."),
     Column("stack", "changed software", text=True, group=1, help="Differences from the previous submission."),
 )
 _METHOD = (
-    "Each submission counts as one value. A change is significant at 5 % after Bonferroni's correction for all series"
-    " and all possible places (Student's t; for two submissions Welch's, over their runs)."
+    "Each submission counts as one value. A change is significant at 5 % after Bonferroni's correction for all "
+    "series and all possible positions (Student's t test; Welch's t test over the runs if there are only two "
+    "submissions)."
 )
 
 
@@ -137,10 +138,12 @@ def show_history(
     """Show the history. Return 1 if a series lost at least the fraction `limit` of its speed."""
     chosen = resolve_format(format, output)
     if format == "csv" or chosen == "csv":
-        raise UserError("history: has no CSV: use --format json, or the exported files themselves")
+        raise UserError("history: CSV output is not supported: use --format json, or read the exported files directly")
     history = make_history(read_history(find_files(paths), since), limit)
     if not history.series:
-        raise UserError("history: no completed run with a speed in these files: check their table runs, or --since")
+        raise UserError(
+            "history: these files contain no completed run with a speed: check table runs in the files, or --since"
+        )
     history.show(chosen, output)
     if plots is not None:
         history.save((), plots)
@@ -233,8 +236,8 @@ def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
         fig.legend(loc="outside upper center", ncols=2)
 
     caption = (
-        "Speed of each submission; bars: 95 % interval over its runs; lines: levels between significant changes."
-        " Dotted: the software or the machine changed, as the table lists."
+        "Speed of each submission. Bars: 95 % interval over its runs. Lines: levels between significant changes. "
+        "Dotted lines: changes of the software or the machine, listed in the table."
     )
     return Figure("history", title, caption, draw)
 

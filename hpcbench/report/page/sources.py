@@ -131,7 +131,7 @@ def _read_lines(path: Path, anchors: Mapping[int, str]) -> Iterator[RawLine]:
                 number, omitted, end = number + 1, 0, raw
                 while not end.endswith(b"\n") and (end := stream.readline(_CHUNK)):
                     omitted += len(end.rstrip(b"\r\n"))
-            text = raw.decode("utf-8", "replace").rstrip("\r\n") if raw else "[the file has no such line]"
+            text = raw.decode("utf-8", "replace").rstrip("\r\n") if raw else "[the file does not contain this line]"
             yield RawLine(anchors[wanted], wanted, text[:LONGEST], omitted + len(text[LONGEST:].encode()))
 
 
@@ -174,4 +174,4 @@ def _read(path: Path) -> str:
             text = stream.read(LONGEST_FILE + 1)
     except OSError:
         return ""
-    return text if len(text) <= LONGEST_FILE else text[:LONGEST_FILE] + "\n[the rest is in the file]"
+    return text if len(text) <= LONGEST_FILE else text[:LONGEST_FILE] + "\n[truncated: see the file for the rest]"

@@ -71,8 +71,9 @@ def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
             fig.legend(handles.values(), handles, loc="outside upper center", ncols=2)
 
     caption = (
-        f"Samples/s of each scheme over the baseline's, against {make_printable(key, 40)}; bars: 95 % interval over the"
-        " pairs, absent for one pair. Filled mark: significantly faster or not faster. Open mark: inconclusive."
+        f"Samples/s of each scheme divided by the baseline's, for each value of {make_printable(key, 40)}. Bars: "
+        "95 % interval over the pairs, absent for a single pair. Filled mark: significantly faster or not "
+        "faster. Open mark: inconclusive."
     )
     return Figure("gain", f"Gain over {make_printable(key, 40)}", caption, draw)
 

@@ -44,7 +44,7 @@ def plot_gain_over_bandwidth(submission: Submission, cell: Cell) -> Figure | Non
         f" everything else unchanged. Dotted: this machine, {here:.3g} Gbit/s. Marks: measured there, with the 95 %"
         " intervals over the pairs."
     )
-    return Figure("gain-over-bandwidth", "Predicted speed over the bandwidth of the network", caption, draw)
+    return Figure("gain-over-bandwidth", "Predicted speed by network bandwidth", caption, draw)
 
 
 def _compute_ratios(base: StoredNetworkTime, time: StoredNetworkTime) -> list[float]:

@@ -86,9 +86,10 @@ def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
         axes[-1].set_xlabel(ERROR.label)
 
     caption = (
-        "Relative error (2-norm) of the sampled values of each channel, by codec: a mark for each scheme, mean of its"
-        " runs. At the right: wire bytes per message byte. Codecs are sorted by it. Channels and codecs with few bytes"
-        " share one line. Channels without error, without samples, or whose codec never ran are left out."
+        "Relative error (2-norm) of the sampled values of each channel, by codec. Each mark is the mean of a "
+        "scheme's runs. On the right: wire bytes per message byte, by which the codecs are sorted. Channels and "
+        "codecs with few bytes share one line. Channels without error, without samples, or whose codec never ran "
+        "are left out."
     )
     return Figure("error-over-wire", "Error and wire bytes", caption, draw)
 

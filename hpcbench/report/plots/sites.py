@@ -46,7 +46,7 @@ def plot_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Figure | No
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
     caption = (
-        "Samples/s of each scheme over the baseline's of the same site, with its 95 % interval. Filled mark:"
-        " significantly faster or not faster. Open mark: inconclusive."
+        "Samples/s of each scheme divided by the baseline's on the same site, with its 95 % interval. Filled "
+        "mark: significantly faster or not faster. Open mark: inconclusive."
     )
     return Figure("sites", "Gain by site", caption, draw)

@@ -56,8 +56,8 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
         axes[-1].set_xlabel("speed / speed of the baseline")
 
     caption = (
-        "Samples/s of each scheme over the baseline's, mean of the pairs with its 95 % interval. Filled mark:"
-        " significantly faster or not faster. Open mark: inconclusive, or one pair only and no interval."
+        "Samples/s of each scheme divided by the baseline's: mean of the pairs with its 95 % interval. Filled "
+        "mark: significantly faster or not faster. Open mark: inconclusive, or a single pair without an interval."
     )
     if any(row.partial for cell in compared for row in cell.rows):
         caption += " *: runs that did not complete. They are not compared."
@@ -144,9 +144,9 @@ def plot_scaling(submission: Submission, cells: list[Cell]) -> Figure | None:
         fig.legend(handles, labels, loc="outside upper center", ncols=3, title=describe_band(runs), title_fontsize=7)
 
     caption = (
-        f"{axis_label} of each scheme over the number of {'GPUs' if gpu else 'ranks'}, means over the runs; bars:"
-        " 95 % interval of the mean; the range for two runs; absent for one. Dashed (ideal): each rank as fast as the"
-        " baseline's at the smallest size."
+        f"{axis_label} of each scheme for each number of {'GPUs' if gpu else 'ranks'}: means over the runs. Bars: "
+        "95 % interval of the mean; the range for two runs; absent for a single run. Dashed (ideal): each rank "
+        "is as fast as a rank of the baseline at the smallest size."
     )
     return Figure("scaling", "Speed of a rank against the size of the job", caption, draw)
 

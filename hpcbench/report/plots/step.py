@@ -63,9 +63,9 @@ def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
         fig.legend(handles, labels, loc="outside upper center", ncols=3)
 
     caption = (
-        "Means over ranks, counted steps and runs. The bars add up to the step. The thin bar below each is"
-        " communication during computation, which adds no time. If a call was partly hidden, equal parts of its"
-        " encoding, decoding and transfer are assumed to be hidden."
+        "Means over ranks, counted steps and runs. The bars add up to the step. The thin bar below each bar is "
+        "communication during computation, which adds no time. If a call was partly hidden, equal parts of its "
+        "encoding, decoding and transfer are assumed to be hidden."
     )
     partial = ", ".join(name(row.scheme) for row, _ in rows if not row.completed)
     if partial:

@@ -136,9 +136,9 @@ def plot_step_trace(submission: Submission, cell: Cell) -> Figure | None:
     )
     worst = max(panel.error for panel in panels)
     caption = (
-        f"Activities of each rank in one step, on one clock (within {worst * 1e6:.0f} us): {which}. A column is"
-        f" {unit.show(longest / COLUMNS)} {unit.name} wide; its colours are the shares of that time. Below it:"
-        " messages under way, and time in the codec."
+        f"Activities of each rank in one step, on a common clock (within {worst * 1e6:.0f} us): {which}. A column "
+        f"is {unit.show(longest / COLUMNS)} {unit.name} wide; its colors show the shares of that time. Below it: "
+        "messages in flight, and time in the codec."
     )
     if inside := [kind for kind in SPANS if kind in small]:
         caption += f" Other: {', '.join(inside)}, each less than {100 * LEAST_SHARE:.0f} % of the steps."

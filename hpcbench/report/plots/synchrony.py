@@ -44,11 +44,11 @@ def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | Non
         axes.set_xlabel("time / time of the reference")
 
     caption = (
-        "Seconds in steps until a run reaches the last loss of the synchronous reference plus the margin; mean of the"
-        " pairs of equal seed with its 95 % interval, absent for one pair. Open mark: not every pair reached it. No"
-        " mark: no run reached it."
+        "Time in steps until a run reaches the last loss of the synchronous reference plus the margin, divided "
+        "by that of the reference: mean of the pairs with the same seed and its 95 % interval, absent for a "
+        "single pair. Open mark: not every pair reached it. No mark: no run reached it."
     )
-    return Figure("time-to-loss", "Time to a loss relative to the synchronous way", caption, draw)
+    return Figure("time-to-loss", "Time to a loss relative to the synchronous reference", caption, draw)
 
 
 def _compute_limits(compared: Sequence[Arm]) -> tuple[float, float]:
@@ -100,7 +100,7 @@ def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
         axes[0].set_xlim(-0.6, oldest + 0.6)
         axes[0].set_xticks(range(0, oldest + 1, max(1, oldest // 8)))
         fig.supxlabel("staleness / updates", fontsize="medium")
-        fig.supylabel("part of the gradients / %", fontsize="medium")
+        fig.supylabel("fraction of the gradients / %", fontsize="medium")
         handles = [
             axes[0].bar([0], [0], color=COLOURS[k % len(COLOURS)], hatch=HATCHES[k % len(HATCHES)])
             for k in range(len(schemes))
@@ -108,7 +108,7 @@ def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
         fig.legend(handles, list(map(name, schemes)), loc="outside upper center", ncols=2)
 
     caption = (
-        "Gradients of all completed runs, by the number of updates between the weights that they were computed with and"
-        " those that they changed."
+        "Gradients of all completed runs, by the number of updates between the weights that they were computed "
+        "with and the weights that they changed."
     )
     return Figure("staleness", "Staleness of the weights", caption, draw)

@@ -56,13 +56,13 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
         place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], bars)
 
     caption = (
-        "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals over the"
-        f" pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto front of"
-        " the schemes that no other one significantly beats. Filled circle: faster and no worse. Diamond: warning, see"
-        " the verdict."
+        "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals "
+        f"over the pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto "
+        "front of the schemes that no other scheme significantly beats. Filled circle: faster and no worse. "
+        "Diamond: warning, see the verdict."
     )
     if margin and _measure_reach(rows) > _WIDE * margin:
-        caption += " Outside of the margin the axis of the loss is logarithmic."
+        caption += " Outside the margin, the loss axis is logarithmic."
     if left_out:
         caption += f" Left out, because they diverged or a value is not known: {', '.join(left_out)}."
     return Figure("trade-off", "Speed against loss", caption, draw)

@@ -15,9 +15,9 @@ from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
 IMBALANCE = Quantity(
     key="expert_imbalance",
     head="most/mean",
-    label="tokens of the fullest expert over the mean",
+    label="tokens of the fullest expert / mean",
     unit="1",
-    meaning="Tokens of the fullest expert of a layer over the mean of the layer's experts, a mean over the layers",
+    meaning="Tokens of the fullest expert of a layer divided by the mean of the layer's experts; mean over the layers",
     scale=NUMBER,
     run=lambda run: loads.imbalance if (loads := run.extract(read_expert_loads)) else None,
     over_steps="mean of the steps",
@@ -29,7 +29,7 @@ DROPPED = replace(
     key="dropped_part",
     head="dropped",
     label="dropped tokens",
-    meaning="Choices of an expert that had no place left for the token, as a fraction of all choices",
+    meaning="Choices of an expert that had no capacity left for the token, as a fraction of all choices",
     scale=PERCENT,
     run=lambda run: loads.dropped_part if (loads := run.extract(read_expert_loads)) else None,
 )

@@ -44,7 +44,7 @@ HOST_RANK = _declare_memory(
 DEVICE = _declare_memory(
     "device_bytes",
     "GPU",
-    "Peak of the memory that the rank that needed the most allocated on its GPU",
+    "Peak of the memory allocated on a GPU, for the rank that allocated the most",
     lambda run: run.memory.device,
     0,
 )
@@ -56,7 +56,7 @@ RESERVED = _declare_memory(
     1,
 )
 _LASTING = {
-    "parameters": "Weights that passes compute with",
+    "parameters": "Weights that the passes use",
     "stashes": "Older versions of the weights",
     "gradients": "Gradients: complete ones, and the sums that the optimizer reads",
     "optimizer": "Master weights and moments",
@@ -66,7 +66,7 @@ _LASTING = {
 
 def _declare_lasting(key: str) -> Quantity:
     where, what, _ = key.split("_")
-    meaning = f"{_LASTING[what]}; kept from step to step with the {where} of the rank that holds the most"
+    meaning = f"{_LASTING[what]}; memory of the {where} that is in use between steps, for the rank that stores the most"
     return _declare_memory(
         key, what if where == "device" else f"{what}, host", meaning, lambda run: run.memory.states.get(key), 4
     )
@@ -76,13 +76,13 @@ LASTING = tuple(map(_declare_lasting, MemoryUse.LASTING))
 MEMORY = (HOST, HOST_RANK, DEVICE, RESERVED, *LASTING)
 
 _MEANINGS = {
-    "forward": "In the forward passes, with their tensor-parallel traffic",
-    "backward": "In the backward passes, with their traffic and recomputation",
-    "bubble": "In the passes, waiting for the message of another stage",
-    "reduction": "After the last backward pass, until the gradients are reduced",
-    "optimizer": "From the gradient norm to the new weights, gathered",
-    "other": "All other time of the step",
-    "step": "The step: the sum of its parts",
+    "forward": "Time of the forward passes, including their tensor-parallel traffic",
+    "backward": "Time of the backward passes, including their traffic and recomputation",
+    "bubble": "Time within the passes spent waiting for messages of other stages",
+    "reduction": "Time from the last backward pass until the gradients are reduced",
+    "optimizer": "Time from the computation of the gradient norm until the new weights are gathered",
+    "other": "Remaining time of the step",
+    "step": "Total time of the step",
 }
 
 
@@ -130,7 +130,7 @@ def _declare_exposed(dimension: str) -> Quantity:
         STEP,
         key=f"exposed_{dimension.lower()}_s",
         head=f"exposed {dimension}",
-        meaning="Waiting for messages of this dimension, within the phases",
+        meaning="Time within the phases spent waiting for messages of this dimension",
         run=value,
         group=2,
         exported=None,
@@ -145,7 +145,7 @@ IDLE = replace(
     key="idle_part",
     head="idle",
     unit="1",
-    meaning="Part of the passes in which a stage has nothing to compute",
+    meaning="Fraction of the passes in which a stage has nothing to compute",
     scale=PERCENT,
     run=lambda run: run.phases.idle if run.phases else None,
     group=1,
@@ -155,7 +155,7 @@ IDLE_BY_SCHEDULE = replace(
     IDLE,
     key="idle_by_schedule",
     head="by schedule",
-    meaning="Part of the passes in which a stage would have nothing to compute if only the schedule mattered",
+    meaning="Fraction of the passes in which a stage would have nothing to compute if the schedule were the only cause",
     run=lambda run: run.phases.idle_by_schedule if run.phases else None,
 )
 WAITING = tuple(map(_declare_exposed, DIMENSIONS))

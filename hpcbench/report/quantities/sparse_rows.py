@@ -27,7 +27,7 @@ SWITCH_DENSITY = replace(
     key="switch_density",
     head="switch at",
     label="",
-    meaning="Part of touched rows below which rows with their indices take fewer bytes than the complete gradient",
+    meaning="Fraction of touched rows below which rows with their indices take fewer bytes than the complete gradient",
     run=lambda run: rows.switch_density if (rows := run.extract(read_sparse_gradients)) else None,
     over_steps="",
 )
@@ -36,7 +36,7 @@ BY_ROWS_PART = replace(
     key="by_rows_part",
     head="by rows",
     label="",
-    meaning="Reductions of the embedding's gradient that were sent by rows, as a fraction of all",
+    meaning="Reductions of the embedding's gradient that were sent as rows, as a fraction of all",
     run=lambda run: rows.part if (rows := run.extract(read_sparse_gradients)) else None,
 )
 SAVED_BYTES = replace(

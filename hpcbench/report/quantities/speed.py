@@ -96,7 +96,7 @@ NEOX_FLOPS = replace(
     HARDWARE_FLOPS,
     key="neox_flops_per_rank",
     head="{unit} by NeoX",
-    meaning="FLOP/s by GPT-NeoX's formula, as its logs print it; recomputation counts",
+    meaning="FLOP/s according to GPT-NeoX's formula, as printed in its logs; includes recomputation",
     run=lambda run: run.neox_flops_per_rank,
 )
 MFU = replace(_declare_rate("mfu"), head="MFU", scale=PERCENT, run=lambda run: run.mfu)

@@ -15,8 +15,8 @@ STALENESS_MEAN = Quantity(
     head="mean staleness",
     label="staleness",
     unit="1",
-    meaning="Number of updates between the weights that a gradient was computed with and those it changed, a mean over"
-    " the gradients of all stages or shards",
+    meaning="Number of updates between the weights that a gradient was computed with and the weights that it changed; "
+    "mean over the gradients of all stages or shards",
     scale=NUMBER,
     run=lambda run: gradients.mean if (gradients := run.extract(count_ages)) else None,
     better="lower",
@@ -27,7 +27,8 @@ STALENESS_MOST = replace(
     STALENESS_MEAN,
     key="staleness_most",
     head="most",
-    meaning="The largest number of updates between the weights that a gradient was computed with and those it changed",
+    meaning="The largest number of updates between the weights that a gradient was computed with and the weights that "
+    "it changed",
     scale=COUNT,
     run=lambda run: gradients.most if (gradients := run.extract(count_ages)) else None,
     over_runs=HIGHEST,
@@ -36,8 +37,8 @@ WAITING = Quantity(
     key="waiting_part",
     head="waiting",
     unit="1",
-    meaning="Bubble: part of the passes in which a stage has nothing to compute. Without stages: part of a step outside"
-    " of the passes, in which a rank waits for gradients and weights, and updates",
+    meaning="Bubble: fraction of the passes in which a stage has nothing to compute. Without stages: fraction of a "
+    "step outside the passes, in which a rank waits for gradients and weights, and updates its weights",
     scale=PERCENT,
     run=lambda run: run.phases.waiting if run.phases else None,
     over_runs=MEDIAN,

@@ -49,11 +49,11 @@ HIDDEN = replace(
     label="hidden communication",
     better="",
 )
-ENCODE = replace(_declare_time("encode", "Time in the codec, before sending"), label="encoding")
-DECODE = replace(_declare_time("decode", "Time in the codec, after receiving"), label="decoding")
-TRANSFER = replace(_declare_time("transfer", "The rest of the time from the start to the end of the calls"), table="")
+ENCODE = replace(_declare_time("encode", "Time spent encoding, before sending"), label="encoding")
+DECODE = replace(_declare_time("decode", "Time spent decoding, after receiving"), label="decoding")
+TRANSFER = replace(_declare_time("transfer", "Remaining time from the start to the end of the calls"), table="")
 COMPUTE = replace(
-    _declare_time("compute", "The step without the time in which the rank waited for messages"),
+    _declare_time("compute", "Time of the step, excluding the time in which the rank waited for messages"),
     label="computation",
     table="",
     exported=None,
@@ -63,7 +63,7 @@ WIRE = Quantity(
     head="wire/message",
     label="wire bytes / message bytes",
     unit="1",
-    meaning="Bytes after the codec per byte before it",
+    meaning="Bytes after the codec per byte before the codec",
     scale=RATIO,
     run=lambda run: run.wire_over_message,
     better="lower",
@@ -97,7 +97,7 @@ def _declare_wire(dimension: str) -> Quantity:
         key=f"wire_over_message_{dimension.lower()}",
         head=f"wire/message {dimension}",
         label="",
-        meaning="Bytes after the codec per byte before it, of the traffic of this dimension",
+        meaning="Bytes after the codec per byte before the codec, of the traffic of this dimension",
         run=lambda run: totals.wire_over_message if (totals := _find_dimension(run, dimension)) else None,
         table="traffic",
         group=1,
@@ -124,7 +124,7 @@ TO_HOST = Quantity(
     key="host_down_bytes",
     head="to host ({unit})",
     unit="B",
-    meaning="Copied from devices to hosts: gradients of offloaded states",
+    meaning="Bytes copied from devices to hosts: gradients of offloaded states",
     scale=BYTES,
     run=lambda run: run.host_link.down if run.host_link else None,
     over_steps="mean of the steps",
@@ -137,11 +137,11 @@ FROM_HOST = replace(
     TO_HOST,
     key="host_up_bytes",
     head="from host ({unit})",
-    meaning="Copied from hosts to devices: updated weights",
+    meaning="Bytes copied from hosts to devices: updated weights",
     run=lambda run: run.host_link.up if run.host_link else None,
 )
 ERROR = replace(
-    _declare_raw("sampled_error", "1", "Relative error of sampled messages", "; absent where nothing was sampled"),
+    _declare_raw("sampled_error", "1", "Relative error of sampled messages", "; absent if nothing was sampled"),
     label="relative error",
 )
 WIRES = tuple(map(_declare_wire, DIMENSIONS))
@@ -151,9 +151,12 @@ TRAFFIC = (
     _declare_raw("plain_calls", "1", "Calls that were not worth encoding"),
     _declare_raw("message_bytes", "B", "Bytes before the codec"),
     _declare_raw("coded_bytes", "B", "Bytes that went through the codec", "; absent in logs without them"),
-    _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent where they are not known"),
+    _declare_raw("wire_bytes", "B", "Bytes after the codec", "; absent if unknown"),
     _declare_raw(
-        "network_bytes", "B", "Wire bytes that left a node", "; MPI's own collectives do not report them, and add 0"
+        "network_bytes",
+        "B",
+        "Wire bytes that left a node",
+        "; the collectives of the MPI library do not report them, and count as 0",
     ),
     *(ENCODE, DECODE, TRANSFER, EXPOSED, EXPOSED_PART, HIDDEN, COMPUTE),
     ERROR,

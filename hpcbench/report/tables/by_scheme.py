@@ -48,13 +48,13 @@ from hpcbench.report.traffic import TrafficSum, find_window, sum_by_axis
 _FORMULAS = {"model": "of the model", "hardware": "executed", "neox": "by NeoX"}
 """FLOP/s column names, keyed by formula name in the log's configuration event."""
 _PHASES_NOTE = (
-    "Medians over the runs of means over steps and ranks. Exposed time is contained in the phases. Idle is a part of"
-    " the passes, which last until the last stage has ended. By the schedule it is (p - 1)/(v m + p - 1), if all parts"
-    " take equally long and messages take no time."
+    "Values are medians over the runs of the means over steps and ranks. Exposed time is part of the phases. "
+    "Idle time is part of the passes, which last until the last stage has ended. If all parts take equally long "
+    "and messages take no time, the schedule makes a fraction (p - 1)/(v m + p - 1) idle."
 )
 _EXPERTS_NOTE = (
-    "FLOP/s of the model do not count tokens that experts dropped. Executed FLOP/s count all places that experts"
-    " compute, also empty ones."
+    "Model FLOP/s exclude tokens that experts dropped. Executed FLOP/s include the whole capacity of the "
+    "experts, even if it is not used."
 )
 _AXES_NOTE = (
     "Means over the runs, per step and rank. Weights and their gradients are sent over i and e, activations over j and"
@@ -174,11 +174,13 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
             lambda line: quantity(line.message_bytes, size.show),
         ),
         (
-            Column("wire_over_message", "wire/message", help="Bytes after the codec per byte before it."),
+            Column("wire_over_message", "wire/message", help="Bytes after the codec per byte before the codec."),
             lambda line: quantity(line.wire_over_message, thousandths),
         ),
         (
-            Column("exposed_s", f"exposed ({unit.name})", help="Time in which a rank waited for this axis."),
+            Column(
+                "exposed_s", f"exposed ({unit.name})", help="Time in which a rank waited for messages of this axis."
+            ),
             lambda line: quantity(line.exposed_s, unit.show),
         ),
         (
@@ -273,6 +275,9 @@ def _make_ratio_column(cell: Cell, peak_quantity: Quantity) -> Field[SchemeRow]:
         return quantity(peak / least if peak is not None and least else None, ratio)
 
     column = Column(
-        f"{peak_quantity.key}_ratio", "vs baseline", group=peak_quantity.group, help="That peak over the baseline's."
+        f"{peak_quantity.key}_ratio",
+        "vs baseline",
+        group=peak_quantity.group,
+        help="Peak divided by that of the baseline.",
     )
     return column, change

@@ -87,25 +87,35 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
         (Column("scheme", "scheme", text=True, help="First scheme."), lambda duel: name(duel.scheme)),
         (Column("other", "against", text=True, help="Second scheme."), lambda duel: name(duel.other)),
         (
-            Column("speed_ratio", "speed (95 % CI)", help="Samples/s of the first over the second's, pair by pair."),
+            Column(
+                "speed_ratio",
+                "speed (95 % CI)",
+                help="Samples/s of the first scheme divided by those of the second, pair by pair.",
+            ),
             lambda duel: estimate(duel.speed, speed_interval),
         ),
-        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first."), _show_speed),
+        (Column("speed_shown", "shown", text=True, help="Finding about the speed of the first scheme."), _show_speed),
         (
             Column(
-                "loss_difference", "loss (95 % CI)", group=1, help="Validation loss of the first minus the second's."
+                "loss_difference",
+                "loss (95 % CI)",
+                group=1,
+                help="Validation loss of the first scheme minus that of the second.",
             ),
             lambda duel: estimate(duel.loss, loss_interval),
         ),
-        (Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first."), _show_loss),
+        (
+            Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first scheme."),
+            _show_loss,
+        ),
         (
             Column(
                 "together",
                 "together",
                 text=True,
                 group=1,
-                help="Whether the first beats the second or is beaten. A scheme beats another if it is better in speed"
-                " or loss, and no worse in the other.",
+                help="Whether the first scheme beats the second or is beaten. A scheme beats another if either speed "
+                "or loss is better, and neither is worse.",
             ),
             _show_both,
         ),

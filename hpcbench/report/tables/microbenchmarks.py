@@ -89,11 +89,11 @@ class _Measured:
             yield f"read from {place}"
             yield from (f"{place}: {make_printable(remark)}" for remark in table.remarks)
             if table.failed and not any(size.wrong for size in table.sizes):
-                yield f"{place}: the benchmark reports a check that failed"
+                yield f"{place}: the benchmark reports a failed check"
             if not table.name:
                 yield (
-                    f"{place}: the file does not name this benchmark, so that it is not compared with other tables."
-                    " To name it, write the line `# Collective test starting: NAME` above it"
+                    f"{place}: the file does not name this benchmark, so its table is not compared with others: "
+                    "to name the benchmark, write the line `# Collective test starting: NAME` above the table"
                 )
 
 

@@ -62,12 +62,12 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
             Column("measured_step_seconds", f"measured ({unit.name})", help="Geometric mean of the runs' means."),
             lambda line: quantity(line.measured, unit.show),
         ),
-        (Column("prediction_error", "error", help="Predicted over measured, minus 1."), _show_error),
+        (Column("prediction_error", "error", help="Predicted / measured - 1."), _show_error),
         (
             Column(
                 "break_even_gbit_per_s",
                 "pays below (Gbit/s)",
-                help="Bandwidth of a node's network below which it pays.",
+                help="Bandwidth of a node's network below which the scheme pays.",
             ),
             _show_break_even,
         ),
@@ -99,17 +99,17 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
         return None
     every = [error for errors in by_scheme.values() for error in errors]
     rows = [*by_scheme.items(), ("all runs", every)]
-    of_mean = Column("mean_error", "mean error", help="Mean of |predicted over measured, minus 1|.")
+    of_mean = Column("mean_error", "mean error", help="Mean of |predicted / measured - 1|.")
     fields: list[Field[tuple[str, list[tuple[float, str]]]]] = [
         (SCHEME, lambda row: name(row[0])),
         (Column("runs", "runs", help="Completed runs that were predicted."), lambda row: _count(row[1])),
         (of_mean, lambda row: quantity(statistics.mean(_list_sizes(row[1])), percent)),
         (
-            Column("median_error", "median, signed", help="Median of predicted over measured, minus 1."),
+            Column("median_error", "median, signed", help="Median of predicted / measured - 1."),
             lambda row: quantity(statistics.median(error for error, _ in row[1]), percent),
         ),
         (
-            Column("worst_error", "worst", help="Largest |predicted over measured, minus 1|."),
+            Column("worst_error", "worst", help="Largest |predicted / measured - 1|."),
             lambda row: quantity(max(_list_sizes(row[1])), percent),
         ),
         (

@@ -36,7 +36,7 @@ class Published(Section):
     citation: Citation
     read_in: str = Field(description="Place of the figure, such as abstract, table or code.")
     gpu: str | None = Field(None, description="Part of the name of the GPU that the figure is for.")
-    schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to compare with it.")
+    schemes: list[str] = Field(default_factory=list, description="Patterns of the schemes to compare with the figure.")
     reference: str | None = Field(None, description="Source of this figure, if it is not the paper's.")
     note: str | None = None
 
@@ -70,7 +70,7 @@ def _read(path: Path) -> Paper:
 
 _COLUMNS = (
     Column("scheme", "scheme", text=True, help="Scheme of this study that is of the same kind."),
-    Column("measured", "measured (95 % CI)", help="A ratio is samples/s over the baseline's."),
+    Column("measured", "measured (95 % CI)", help="A ratio is samples/s divided by the baseline's."),
     Column("value", "published"),
     Column("figure", "what was published", text=True, help="Quantity that was measured, and its setting."),
     Column("reference", "source", text=True),
@@ -78,8 +78,8 @@ _COLUMNS = (
         "citation",
         "citation",
         text=True,
-        help="How the source was read. It does not concern the measurement here. first-hand: in its own text;"
-        " second-hand: in another text about it; derived: computed from first-hand figures.",
+        help="How the source was read. This does not concern the measurement here. first-hand: in the source itself; "
+        "second-hand: in another text about the source; derived: computed from first-hand figures.",
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
@@ -109,8 +109,8 @@ def tabulate_published(
     if not rows:
         return None
     caution = (
-        "Models, machines and baselines differ: a difference from a published figure is not an error, agreement does"
-        " not prove anything."
+        "Models, machines and baselines differ: a difference from a published figure is not an error, and "
+        "agreement does not prove anything."
     )
     return Table("published", "Comparison with published figures", _COLUMNS, tuple(rows), (*notes, caution))
 

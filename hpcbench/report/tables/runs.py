@@ -37,7 +37,7 @@ def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
     fields = [
         (Column("run", "run", text=True, help="Name of the run in its submission."), lambda run: name(run.id)),
         (Column("state", "state", text=True, help="State of the run."), _show_state),
-        (Column("step", "step", text=True, help="Last step of the run, and its number of steps."), _step),
+        (Column("step", "step", text=True, help="Last step of the run, and its planned number of steps."), _step),
         (
             Column("job", "job", text=True, group=1, help="Job of the run."),
             lambda run: name(run.job or ""),

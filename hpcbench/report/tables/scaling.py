@@ -221,7 +221,7 @@ def _make_mode_columns(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
             lambda point: quantity(passes(point), seconds.show),
         ),
         (
-            Column("rank_bytes", f"sent ({size.name})", help="Message bytes of a rank in a step."),
+            Column("rank_bytes", f"sent ({size.name})", help="Message bytes per rank and step."),
             lambda point: quantity(sent(point), size.show),
         ),
         *make_fields([DEVICE, HOST_RANK], points, lambda quantity, point: quantity.average(point.row.runs)),
@@ -245,7 +245,7 @@ def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, mo
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
         (
-            Column("speedup", "speed-up", help="Samples/s over those at the scheme's smallest size."),
+            Column("speedup", "speed-up", help="Samples/s divided by those at the scheme's smallest size."),
             lambda point: quantity(point.speedup, significant),
         ),
         (

@@ -15,8 +15,8 @@ from hpcbench.report.titles import describe_cell
 _Key = tuple[str, str]
 """Description of a cell, and name of a scheme."""
 _NOTE = (
-    "Each gain is relative to the baseline of the same site. Sites differ in more than their machines if their software"
-    " or settings differ; column titles name the submissions."
+    "Each gain is relative to the baseline of the same site. If software or settings differ, sites differ in "
+    "more than their machines. Column titles name the submissions."
 )
 
 
@@ -32,7 +32,7 @@ def tabulate_sites(sections: Sequence[tuple[Submission, list[Cell]]]) -> Table |
     ]
     for number, ((submission, _), of_site) in enumerate(zip(sections, rows, strict=True), 1):
         head = make_printable(f"{submission.plan.site} ({submission.plan.study})", 40)
-        help = f"Samples/s over the baseline's on {head}, with the 95 % interval over the pairs."
+        help = f"Samples/s divided by the baseline's on {head}, with the 95 % interval over the pairs."
         fields.append((Column(f"speed_ratio_{number}", head, help=help), partial(_show_gain, of_site)))
     if not any(cell for cell, _ in common):
         del fields[1]

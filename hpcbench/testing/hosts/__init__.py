@@ -64,9 +64,9 @@ class Hosts:
 
     def __init__(self, count: int, rate: str | None = None, delay_us: int = 0) -> None:
         if not 1 <= count <= _MAX:
-            raise UserError(f"{count} hosts: give 1 to {_MAX}")
+            raise UserError(f"{count} hosts: give a number from 1 to {_MAX}")
         if delay_us < 0:
-            raise UserError(f"a delay of {delay_us} microseconds: give 0 or more")
+            raise UserError(f"delay of {delay_us} microseconds: give 0 or more")
         self.count = count
         bucket(rate)  # refuse an invalid rate here, not in the with statement
         self._rate = rate
@@ -159,7 +159,10 @@ class Hosts:
         """Return the launch command and its environment variables."""
         each = ranks_per_host or -(-ranks // self.count)
         if ranks < 1 or each < 1 or ranks > each * self.count:
-            raise UserError(f"{ranks} ranks, {each} per host, do not fit on {self.count} hosts: give other numbers")
+            raise UserError(
+                f"{ranks} ranks, {each} per host, do not fit on {self.count} hosts: give fewer ranks, or more ranks "
+                "per host"
+            )
         launch = mpiexec_line([*_NO_INPUT, *command], ranks, each)
         return launch, {"OMP_NUM_THREADS": "1", **(environment or {}), **ONLY_THE_LINKS}
 
@@ -241,7 +244,7 @@ class Hosts:
                 self._namespaces[kind] = os.open(f"/proc/{self._first.pid}/ns/{name}", os.O_RDONLY)
         # Otherwise _end_commands would kill every process on this machine.
         if os.path.samestat(os.fstat(self._namespaces["pid"]), Path("/proc/self/ns/pid").stat()):
-            raise RuntimeError("the virtual hosts have no process namespace of their own")
+            raise RuntimeError("the virtual hosts do not have their own process namespace")
 
     def _is_ready(self) -> bool:
         """Block until process 1 responds. Return whether it reported readiness."""
@@ -263,13 +266,13 @@ class Hosts:
                 pipe.write(f"{bits_per_second(rate) if rate else 0:.0f}\n")
                 pipe.flush()
         if not self._is_ready():
-            raise UserError("the virtual hosts' links cannot be limited: their network has ended")
+            raise UserError("the virtual hosts' links cannot be limited: the process of their network has ended")
 
     def _reach_the_last_host(self) -> None:
         """Check that packets reach the last host. A refused connection to a closed port counts as a response."""
         knock = f"timeout 10 bash -c '</dev/tcp/host{self.count}/9' 2>&1 | grep -q refused"
         if self.on(1, ["bash", "-c", knock]).returncode:
-            raise UserError("the virtual hosts do not reach each other")
+            raise UserError("the virtual hosts cannot reach each other")
 
     def _enter(self, command: Sequence[str]) -> list[str]:
         """Wrap a command to run inside the hosts' namespaces, in the network of the switch."""

@@ -43,14 +43,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--can", action="store_true", help="check whether virtual hosts work here, and start nothing")
     parser.add_argument("-n", type=_count, metavar="RANKS", help="ranks in all")
-    parser.add_argument("-ppn", type=_count, metavar="RANKS", help="ranks per host; by default all on one")
+    parser.add_argument("-ppn", type=_count, metavar="RANKS", help="ranks per host; by default, all ranks on one host")
     parser.add_argument(
         "-bind-to",
         choices=["none"],
-        help="ignored, accepted for compatibility with mpiexec: the hosts share this machine's cores",
+        help="ignored, because the hosts share this machine's cores; accepted for compatibility with mpiexec",
     )
-    parser.add_argument("--rate", metavar="RATE", help="limit of each link, such as 100mbit; by default none")
-    parser.add_argument("--delay-us", type=int, default=0, metavar="MICROSECONDS", help="delay from host to host")
+    parser.add_argument("--rate", metavar="RATE", help="rate limit of each link, such as 100mbit; by default, no limit")
+    parser.add_argument("--delay-us", type=int, default=0, metavar="MICROSECONDS", help="delay between hosts")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND...", help="program of each rank")
     return parser
 

@@ -32,5 +32,5 @@ def _mpiexec() -> str:
         raise UserError(f"mpiexec is neither next to {sys.executable} nor on PATH: pip install mpich")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     if "HYDRA" not in version:
-        raise UserError(f"{program} is not MPICH's, which the virtual hosts need: pip install mpich")
+        raise UserError(f"{program} does not belong to MPICH, which the virtual hosts require: pip install mpich")
     return program

@@ -23,7 +23,7 @@ def bits_per_second(rate: str) -> float:
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])bit", rate)
     bits = float(parts[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[parts[2]] if parts else 0.0
     if not 1e5 <= bits <= 1e12:
-        raise UserError(f"link rate {rate!r}: write it like 50mbit or 2.5gbit, from 100kbit to 1000gbit")
+        raise UserError(f"link rate {rate!r}: give a rate from 100kbit to 1000gbit, such as 50mbit or 2.5gbit")
     return bits
 
 

@@ -20,13 +20,13 @@ def why_not() -> str | None:
         packages = "iproute2 util-linux mount hostname"
         return f"virtual hosts need {', '.join(missing)}: apt-get install {packages}, or the equivalent"
     if not shutil.which(compiler()):
-        return f"virtual hosts need a C compiler, but {compiler()} is not one: apt-get install gcc, or set CC"
+        return f"virtual hosts need a C compiler, but {compiler()} was not found: apt-get install gcc, or set CC"
     if not _works("true"):
         remedy = "run a container with --privileged" if os.geteuid() == 0 else "be root, or allow user namespaces"
-        return f"virtual hosts need namespaces of their own, which are denied here: {remedy}"
+        return f"virtual hosts need their own namespaces, which this machine denies: {remedy}"
     for module, command in _KERNEL.items():
         if not _works(command):
-            return f"virtual hosts need {module} of the kernel, which is denied or missing: modprobe {module}"
+            return f"virtual hosts need kernel module {module}, which is denied or missing: modprobe {module}"
     return None
 
 

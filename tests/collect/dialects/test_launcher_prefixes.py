@@ -108,7 +108,9 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     log = read_as(MEGATRON, "\n".join([*rows, ""]).encode())
     assert [record.loss for record in log.steps.values()] == [10.0]
     assert log.steps[5].line == 2
-    assert [note.why for note in log.notes] == ["lines of other ranks left out: 2; rank 0's is used, else the first"]
+    assert [note.why for note in log.notes] == [
+        "lines of other ranks that were skipped: 2 (the line of rank 0 is used, or else the first line)"
+    ]
 
 
 def test_without_rank_0_the_first_rank_is_used_and_skipped_steps_count_once() -> None:

@@ -47,11 +47,11 @@ def test_lines_of_an_engine_are_not_those_of_its_trainers(tmp_path: Path, name: 
 def test_of_two_frameworks_the_one_with_more_lines_is_read_with_a_note(tmp_path: Path) -> None:
     log = log_of(written(tmp_path, *lines_of("maxtext"), *lines_of("picotron")))
     assert log.dialect == "MaxText"
-    assert log.notes[0].why == "read as a log of MaxText, by 5 lines; there are also 3 of picotron"
+    assert log.notes[0].why == "read as a log of MaxText (5 lines); lines of other frameworks: 3 of picotron"
 
 
 def test_an_unknown_log_is_an_error_that_lists_the_frameworks(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no step line in 2 lines, nor one of .*Megatron-LM.*MaxText"):
+    with pytest.raises(UserError, match=r"no step line in 2 lines\), nor a log of .*Megatron-LM.*MaxText"):
         written(tmp_path, "loss 3.0", "epoch 1/3")
 
 

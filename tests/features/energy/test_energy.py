@@ -118,7 +118,7 @@ def test_only_packages_and_their_memory_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (lambda path: None, "does not contain a counter of a package"),
+        (lambda path: None, "does not contain a counter for a processor package"),
         (lambda path: (path / "energy_uj").unlink(), "energy_uj: No such file"),
         (lambda path: (path / "energy_uj").write_text("much\n"), "does not contain a number"),
     ],
@@ -126,7 +126,7 @@ def test_only_packages_and_their_memory_are_read(tmp_path: Path) -> None:
 def test_an_unreadable_counter_is_reported(tmp_path: Path, prepare: Any, message: str) -> None:
     root = tmp_path / "powercap"
     root.mkdir()
-    zone = Zone(root / "intel-rapl:0", "package-0" if "counter of a package" not in message else "core")
+    zone = Zone(root / "intel-rapl:0", "package-0" if "counter for a processor package" not in message else "core")
     prepare(zone.path)
     with pytest.raises(NoCounterError, match=message):
         list(find_rapl_counters(root))
@@ -200,7 +200,10 @@ def test_wrap_arounds_of_a_counter_are_counted(begin: float) -> None:
 def test_steps_longer_than_a_wrap_around_have_no_joules() -> None:
     now = [0.0]
     counted = meter_steps(Counter(now, 300.0, 65_536.0), now, 1000.0, 100.0)
-    assert counted.problem == "may have wrapped around unnoticed: its range is 65536 J, but it was not read for 100 s"
+    assert (
+        counted.problem
+        == "the counter may have wrapped around unnoticed: its range is 65536 J, but the counter was not read for 100 s"
+    )
 
 
 def test_a_counter_that_goes_back_has_no_joules() -> None:
@@ -210,7 +213,7 @@ def test_a_counter_that_goes_back_has_no_joules() -> None:
     meter.resume()
     counter._begin, now[0] = 0.0, 1.0
     meter.pause()
-    assert meter.metered[0].problem == "went back from 1000 J to 300 J"
+    assert meter.metered[0].problem == "the counter decreased from 1000 J to 300 J"
 
 
 def test_time_between_steps_is_left_out_and_readings_are_few() -> None:
@@ -289,13 +292,13 @@ def test_there_is_no_sum_if_one_host_has_no_counter() -> None:
         to_step=2,
     )
     assert (summed.scope, summed.joules, summed.processor_joules) == (None, None, None)
-    assert summed.problems == (f"n1 and 1 more: no counter of rapl: {missing}",)
+    assert summed.problems == (f"n1 and 1 more: no rapl counter: {missing}",)
 
 
 def test_counters_that_include_other_jobs_are_called_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     half = make_ranks("n0", "n1", cores=4)
     summed = sum_counters(half, [make_report("n0", CPU), make_report("n1", CPU)], from_step=1, to_step=2)
-    problem = "has 4 of 8 cores, so the counters include the work of other jobs"
+    problem = "has 4 of 8 cores, so the counters may include the energy of other jobs"
     assert summed.wide == (f"n0 and 1 more: the run {problem}",) and summed.joules == 200
     fully_owned_host = [make_report("n0", CPU, owned=8), make_report("n1", CPU, owned=4)]
     assert sum_counters(half, fully_owned_host, from_step=1, to_step=2).wide == (f"n1: the job {problem}",)
@@ -323,5 +326,5 @@ def test_a_run_meters_the_steps_that_count(tmp_path: Path) -> None:
     assert (event["from_step"], event["to_step"], event["scope"]) == (3, 6, "processors")
     assert event["joules"] == event["processor_joules"] == 4 * 5.0
     assert event["counters"][0]["name"] == "package-0" and event["problems"] == [
-        f"here: no counter of cray: {tmp_path / 'energy'}: No such file or directory"
+        f"here: no cray counter: {tmp_path / 'energy'}: No such file or directory"
     ]

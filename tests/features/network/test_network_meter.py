@@ -35,8 +35,14 @@ def test_warm_up_and_what_lies_between_the_steps_do_not_count(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        (((1000, 100), (900, 250), (2000, 300), (2100, 310)), "the counter went back, by a reset or an overflow"),
-        (((1000, 100), (1100, 250), (2000, 300), (2100, 200)), "the counter went back, by a reset or an overflow"),
+        (
+            ((1000, 100), (900, 250), (2000, 300), (2100, 310)),
+            "the counter decreased, because of a reset or an overflow",
+        ),
+        (
+            ((1000, 100), (1100, 250), (2000, 300), (2100, 200)),
+            "the counter decreased, because of a reset or an overflow",
+        ),
         (((1000, 100), (1100, 250), (2000, 300), (None, 310)), "the counter could not be read"),
     ],
 )

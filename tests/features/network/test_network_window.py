@@ -43,8 +43,8 @@ def test_a_window_within_one_interval_is_uncertain_as_a_whole(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({5: {"eth0": ["interface", 3, 2 * RATE * 5]}}, "the counter went back, by a reset or an overflow"),
-        ({5: {"eth0": ["interface", RATE * 5, 3]}}, "the counter went back, by a reset or an overflow"),
+        ({5: {"eth0": ["interface", 3, 2 * RATE * 5]}}, "the counter decreased, because of a reset or an overflow"),
+        ({5: {"eth0": ["interface", RATE * 5, 3]}}, "the counter decreased, because of a reset or an overflow"),
         ({5: {"eth0": ["interface", None, 2 * RATE * 5]}}, "the counter could not be read"),
     ],
     ids=["sent", "received", "unreadable"],
@@ -82,7 +82,7 @@ def test_a_node_without_counters_and_a_shared_node_are_named(tmp_path: Path):
     write_samples(tmp_path, "n2", change={k: {} for k in range(11)})
     counted = count_bytes(read_samples(tmp_path), 102.0, 108.0, (1, 6))
     assert counted.shared == ("n1",)
-    assert counted.problems == ("n2: no network counter",) and counted.sent_bytes is None
+    assert counted.problems == ("n2: has no network counter",) and counted.sent_bytes is None
 
 
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path):

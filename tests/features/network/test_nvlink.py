@@ -73,7 +73,7 @@ def test_a_node_with_nvlink_alone_has_no_network_counter(tmp_path: Path) -> None
     lines = [{"time": 100.0 + k, "shared": False, "devices": {"gpu0": ["nvlink", k, k]}} for k in range(3)]
     (tmp_path / "n1.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     counted = count_bytes(read_samples(tmp_path), 100.5, 101.5, (1, 1))
-    assert counted.sent_bytes is None and counted.problems == ("n1: no network counter",)
+    assert counted.sent_bytes is None and counted.problems == ("n1: has no network counter",)
     assert counted.nvlink_bytes == 1
 
 

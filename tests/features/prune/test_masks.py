@@ -113,7 +113,7 @@ def test_two_of_four_by_hand():
     values = np.array([3, -1, 2, 0, 1, 1, 1, 1, 0, 0, -5, 4], np.float32)
     part = TargetSlice(Target("w", (1, 12), "w"), (slice(0, 1), slice(0, 12)), 0, values)
     assert select_two_of_four(part).astype(int).tolist() == [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1]
-    with pytest.raises(ValueError, match="lies on two ranks"):
+    with pytest.raises(ValueError, match="is split across two ranks"):
         select_two_of_four(TargetSlice(part.target, part.held, 2, values[2:10]))
 
 
@@ -158,14 +158,18 @@ def test_an_invalid_mask_is_refused():
     free = np.array([True] * 4 + [False] * 4)
     valid_places = formats.pack_places(np.array([1, 1, 0, 0, 1, 1, 1, 1], bool), free)
     assert formats.unpack_places(valid_places, free).sum() == 6
-    for code, message in ((0b0101, "places 0101 of the kept values in group 0"), (1, "0001"), (0b0100_0100, "group 1")):
+    for code, message in (
+        (0b0101, "positions 0101 of the remaining values in group 0"),
+        (1, "0001"),
+        (0b0100_0100, "group 1"),
+    ):
         with pytest.raises(MaskError, match=message):
             formats.unpack_places(np.array([code], np.uint8), free)
     with pytest.raises(MaskError, match="value 6 is masked, but cannot be zero"):
         formats.unpack_bitmap(np.array([0b1011_1111], np.uint8), free)
-    with pytest.raises(MaskError, match="does not keep exactly two values"):
+    with pytest.raises(MaskError, match="does not have exactly two nonzero values"):
         formats.pack_places(np.ones(8, bool), free)
-    with pytest.raises(MaskError, match="mixes values that can be zero with others"):
+    with pytest.raises(MaskError, match="only some values of a group of four can be zero"):
         formats.pack_places(np.ones(4, bool), np.array([True, False, False, False]))
 
 

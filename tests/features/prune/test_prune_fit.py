@@ -39,13 +39,13 @@ def test_a_divisible_model_fits(layout, pattern):
         ({"experts": Experts(count=4)}, {}, {}, "model.experts", "experts: use a model without"),
         ({}, {"schedule": "pipedream", "clip": 0.0}, {"pp": 2}, "train.schedule", "pipedream: use 1f1b"),
         ({}, {"sync": "asp", "clip": 0.0}, {"dp": 2}, "train.sync", "sync asp: use all-reduce"),
-        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set it to false"),
+        ({}, {"zero": 3, "node_copy": True}, {"dp": 2}, "train.node_copy", "set node_copy to false"),
         (
             {},
             {"sparse_gradients": "auto"},
             {"dp": 2},
             "train.sparse_gradients",
-            "sent as rows: set it to never",
+            "sent as rows: set sparse_gradients to never",
         ),
         ({"hidden": 40}, {}, {"tp": 4}, "train.prune", "not a multiple of 4 x layout.tp = 16: use another pattern"),
         (
@@ -74,10 +74,13 @@ def test_one_bit_adam_does_not_fit():
     [
         ({"pattern": "2:4", "sparsity": 0.75}, "exactly half"),
         ({"pattern": "2:4", "end": 9}, "leave out sparsity, end and every"),
-        ({"pattern": "rows", "begin": 9, "end": 8}, "end 8 is before begin 9: raise it"),
-        ({"pattern": "rows", "end": 2}, "prune.end 2 is before prune.begin 3: raise it"),
+        ({"pattern": "rows", "begin": 9, "end": 8}, "end 8 is before begin 9: raise end"),
+        ({"pattern": "rows", "end": 2}, "prune.end 2 is before prune.begin 3: raise prune.end"),
         ({"pattern": "rows", "every": 2}, "set end, or leave every out"),
-        ({"pattern": "rows", "begin": 21}, "after 21 updates, but there are only 20: lower it"),
+        (
+            {"pattern": "rows", "begin": 21},
+            "after 21 updates, but there are only 20 steps: lower prune.begin or prune.end",
+        ),
         ("columns", "Input should be"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_run_ends_if_masks_differ_or_arrive_damaged(mpi_results):
     assert messages["none growing"] == messages["none pairs"] == ["", ""]
     assert all("replicas have different masks" in message for message in messages["one_replica_has_another_mask"])
     assert all(
-        "a received mask of sparse weights is invalid: invalid places" in message
+        "a received mask of sparse weights is invalid: invalid positions" in message
         for message in messages["place_out_of_order"]
     )
 

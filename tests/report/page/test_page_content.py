@@ -53,12 +53,12 @@ def test_a_cited_line_is_read_whole_or_says_what_is_missing(tmp_path: Path) -> N
     assert path == log and [line.number for line in lines] == [0, 1, 2, 3, 4, 5]
     assert {line.number: f"#{line.anchor}" for line in lines} == targets
     assert [(line.text, line.omitted) for line in lines] == [
-        ("[the file has no such line]", 0),
+        ("[the file does not contain this line]", 0),
         ("first", 0),
         (long[:LONGEST], len(long) - LONGEST),
         ("third\ufffd", 0),
         ("last, cut", 0),
-        ("[the file has no such line]", 0),
+        ("[the file does not contain this line]", 0),
     ]
 
 

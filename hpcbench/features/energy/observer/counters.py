@@ -92,7 +92,7 @@ def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
         counter.read()
         yield counter
     if not found_any:
-        raise NoCounterError(f"{root}: does not contain a counter of a package")
+        raise NoCounterError(f"{root}: does not contain a counter for a processor package")
 
 
 def open_cray_counter(root: Path = PM_COUNTERS) -> FileCounter:

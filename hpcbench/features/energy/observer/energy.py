@@ -158,7 +158,7 @@ def _list_problems(counters: Iterable[EnergyCounter], reports: Iterable[Mapping[
     hosts_by_problem: dict[str, dict[str, None]] = defaultdict(dict)
     for report in reports:
         for source, problem in report["absent"].items():
-            hosts_by_problem[f"no counter of {source}: {problem}"][report["host"]] = None
+            hosts_by_problem[f"no {source} counter: {problem}"][report["host"]] = None
     for counter in counters:
         if counter.problem:
             hosts_by_problem[f"{counter.source} {counter.name}: {counter.problem}"][str(counter.host)] = None
@@ -176,7 +176,7 @@ def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any
         if mine < _WIDE * all_cores:
             who = "the job" if owned is not None else "the run"
             hosts_by_problem[
-                f"{who} has {mine} of {all_cores} cores, so the counters include the work of other jobs"
+                f"{who} has {mine} of {all_cores} cores, so the counters may include the energy of other jobs"
             ].append(str(host))
     return [f"{_format_hosts(hosts)}: {problem}" for problem, hosts in hosts_by_problem.items()]
 

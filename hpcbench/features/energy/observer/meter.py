@@ -47,11 +47,11 @@ class Metered:
         gained, span = value - before, self.counter.span
         if span is not None and (now - since) * MOST_WATTS >= span:
             self.problem = (
-                f"may have wrapped around unnoticed: its range is {span:.0f} J, but it was not read "
-                f"for {now - since:.0f} s"
+                f"the counter may have wrapped around unnoticed: its range is {span:.0f} J, but the counter was "
+                f"not read for {now - since:.0f} s"
             )
         elif gained < 0 and span is None:
-            self.problem = f"went back from {before:.0f} J to {value:.0f} J"
+            self.problem = f"the counter decreased from {before:.0f} J to {value:.0f} J"
         else:
             self.joules += gained if gained >= 0 or span is None else gained + span
 

@@ -38,7 +38,7 @@ JOULES_SAMPLE = Quantity(
     head="J/sample",
     label="J/sample",
     unit="J",
-    meaning="Energy of a sequence in the counted steps, of the hardware in the column of the scope",
+    meaning="Energy per sequence in the counted steps, for the hardware in column scope",
     scale=NUMBER,
     run=lambda run: _per_sample(run),
     over_steps="mean of the steps",
@@ -51,7 +51,7 @@ JOULES_STEP = replace(
     key="joules_per_step",
     head="J/step",
     label="",
-    meaning="Energy of a step, averaged over the counted steps, of the hardware in the column of the scope",
+    meaning="Mean energy of the counted steps, for the hardware in column scope",
     run=lambda run: joules.per_step if (joules := run.extract(read_energy)) else None,
 )
 WATTS = replace(
@@ -59,7 +59,7 @@ WATTS = replace(
     key="watts",
     head="W",
     unit="W",
-    meaning="Mean power over the counted steps, of the hardware in the column of the scope",
+    meaning="Mean power over the counted steps, for the hardware in column scope",
     run=lambda run: joules.watts if (joules := run.extract(read_energy)) else None,
     better="",
 )
@@ -70,7 +70,7 @@ def _part(part: str, consumer: str) -> Quantity:
         JOULES_STEP,
         key=f"{part}_joules_per_step",
         head=f"J/step, {consumer}",
-        meaning=f"Energy of a step in {consumer}, whatever the scope",
+        meaning=f"Energy of a step in {consumer}, for any scope",
         run=lambda run: joules.parts.get(part) if (joules := run.extract(read_energy)) else None,
         over_runs=GEOMETRIC,
         group=1,
@@ -79,7 +79,7 @@ def _part(part: str, consumer: str) -> Quantity:
 
 def _raw(part: str, consumer: str) -> Quantity:
     """Declare the exported joules of a part."""
-    remark = "; in the counted steps, absent where a counter is missing or has a problem"
+    remark = "; in the counted steps; absent if a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
         head=f"{part}_joules",
@@ -189,6 +189,7 @@ def _describe_job(job: str, account: JobEnergy, joules_of_runs: list[StepJoules]
     )
     if joules > _MORE * account.joules:
         return (
-            f"{sentence}. This is more than the energy of the whole job, so one of them is wrong or has another scope."
+            f"{sentence}. This is more than the energy of the whole job, so one of the two is wrong or covers "
+            "different hardware."
         )
     return f"{sentence}."

@@ -17,7 +17,7 @@ NETWORK = Quantity(
     head="network ({unit})",
     label="bytes on the network",
     unit="B",
-    meaning="Bytes that a node sends in a step, by its network counters, including protocol headers",
+    meaning="Bytes that a node sends in a step, according to its network counters; includes protocol headers",
     scale=BYTES,
     run=lambda run: counted.per_step_and_node if (counted := run.extract(read_bytes)) else None,
     over_steps="mean of the steps",
@@ -53,7 +53,8 @@ AGREEMENT = Quantity(
     key="network_over_accounted",
     head="network/accounted",
     unit="1",
-    meaning="Bytes in the network counters per byte that hpcbench counted; above 1 because of protocol headers",
+    meaning="Bytes in the network counters divided by the bytes that hpcbench counted; above 1 because of protocol "
+    "headers",
     scale=RATIO,
     run=_compare,
     over_steps="mean of the steps",
@@ -74,7 +75,7 @@ NVLINK = Quantity(
     head="NVLink ({unit})",
     label="bytes on NVLink",
     unit="B",
-    meaning="Bytes that the GPUs of a node send over NVLink in a step, by their counters, without headers",
+    meaning="Bytes that the GPUs of a node send over NVLink in a step, according to their counters; excludes headers",
     scale=BYTES,
     run=lambda run: counted.nvlink_per_step_and_node if (counted := run.extract(read_bytes)) else None,
     over_steps="mean of the steps",
@@ -85,8 +86,8 @@ SENT = Quantity(
     key="sent_bytes",
     head="sent_bytes",
     unit="B",
-    meaning="Bytes that all nodes have sent, by their network counters",
-    exported=Exported("runs", "integer", events.NetworkBytes, remark="; in the counted steps, absent if not known"),
+    meaning="Bytes that all nodes have sent, according to their network counters",
+    exported=Exported("runs", "integer", events.NetworkBytes, remark="; in the counted steps; absent if unknown"),
     of_schemes=False,
 )
 QUANTITIES = (NETWORK, AGREEMENT, UNCERTAIN, NVLINK, SENT)

@@ -50,7 +50,7 @@ def pack_places(mask: Bits, free: Bits) -> Bytes:
     """
     groups, sparse = _cut_groups(mask, free)
     if (groups[sparse].sum(axis=1) != 2).any():
-        raise MaskError("a group of four does not keep exactly two values")
+        raise MaskError("a group of four values does not have exactly two nonzero values")
     codes = np.zeros(len(groups), np.uint8)
     places = np.nonzero(groups[sparse])[1].reshape(-1, 2)
     codes[sparse] = places[:, 0] | places[:, 1] << 2
@@ -74,7 +74,8 @@ def unpack_places(sent: Bytes, free: Bits) -> Bits:
     wrong = np.where(sparse, first >= second, codes != 0)
     if wrong.any():
         raise MaskError(
-            f"invalid places {codes[np.argmax(wrong)]:04b} of the kept values in group {int(np.argmax(wrong))} of four"
+            f"invalid positions {codes[np.argmax(wrong)]:04b} of the remaining values in group "
+            f"{int(np.argmax(wrong))} of four values"
         )
     rows = np.flatnonzero(sparse)
     groups[rows] = False
@@ -86,9 +87,9 @@ def unpack_places(sent: Bytes, free: Bits) -> Bits:
 def _cut_groups(mask: Bits, free: Bits) -> tuple[Bits, Bits]:
     """Return the mask in groups of four, [n/4, 4], and whether each group can contain zeros, [n/4]."""
     if mask.size % 4:
-        raise MaskError(f"{mask.size} values cannot be cut into groups of four")
+        raise MaskError(f"{mask.size} values cannot be divided into groups of four")
     by_four = free.reshape(-1, 4)
     sparse: Bits = np.asarray(by_four.any(axis=1))
     if not by_four[sparse].all():
-        raise MaskError("a group of four mixes values that can be zero with others")
+        raise MaskError("only some values of a group of four can be zero")
     return mask.reshape(-1, 4), sparse

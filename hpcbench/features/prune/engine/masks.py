@@ -171,7 +171,7 @@ class Masks:
         digest = hashlib.sha256(b"".join(formats.pack_bitmap(self._get_mask(piece)).tobytes() for piece, _ in self._of))
         number = float(int.from_bytes(digest.digest()[:6], "little"))
         if len({digest_of_replica for (digest_of_replica,) in gather(self._mesh.dp, [number], self._exact)}) > 1:
-            raise TransitError("replicas have different masks, so messages would put values in wrong places")
+            raise TransitError("replicas have different masks, so values would be received at wrong positions")
 
     def _gather(self, piece: Piece, free: Bits, mask: Bits) -> Bits:
         """Gather the mask of a whole bucket from the masks of its pieces."""

@@ -75,7 +75,7 @@ def select_two_of_four(part: TargetSlice) -> Bits:
         A group is split between two ranks.
     """
     if part.start % 4 or part.values.size % 4 or (part.held[-1].stop - part.held[-1].start) % 4:
-        raise ValueError(f"{part.target.name}: a group of four neighbours lies on two ranks")
+        raise ValueError(f"{part.target.name}: a group of four adjacent values is split across two ranks")
     order = np.argsort(-np.abs(part.values).reshape(-1, 4), axis=1, kind="stable")
     mask = np.zeros((len(order), 4), np.bool_)
     np.put_along_axis(mask, order[:, :2], True, axis=1)
