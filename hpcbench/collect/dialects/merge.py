@@ -97,8 +97,8 @@ class Merge:
             notes.append(
                 DamagedLine(
                     1,
-                    f"lines of other ranks that were skipped: {self._ranks} (the line of rank 0 is used, or else the "
-                    "first line)",
+                    f"lines of other ranks that were skipped: {self._ranks} (the line of rank 0 is used, or the first "
+                    "line without one)",
                 )
             )
         if self._again:

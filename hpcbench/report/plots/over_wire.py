@@ -87,7 +87,7 @@ def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
 
     caption = (
         "Relative error (2-norm) of the sampled values of each channel, by codec. Each mark is the mean of a "
-        "scheme's runs. On the right: wire bytes per message byte, by which the codecs are sorted. Channels and "
+        "scheme's runs. On the right: wire bytes per message byte, the order of the codecs. Channels and "
         "codecs with few bytes share one line. Channels without error, without samples, or whose codec never ran "
         "are left out."
     )

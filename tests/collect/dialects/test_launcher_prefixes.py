@@ -109,7 +109,7 @@ def test_wrapped_lines_of_ranks_that_interleave() -> None:
     assert [record.loss for record in log.steps.values()] == [10.0]
     assert log.steps[5].line == 2
     assert [note.why for note in log.notes] == [
-        "lines of other ranks that were skipped: 2 (the line of rank 0 is used, or else the first line)"
+        "lines of other ranks that were skipped: 2 (the line of rank 0 is used, or the first line without one)"
     ]
 
 
