@@ -58,7 +58,7 @@ def test_a_good_study_loads(tmp_path: Path) -> None:
             "  steps: 20",
             "  stpes: 20",
             "FILE:4: train.stpes:",
-            "did you mean 'steps'?)\n  FILE:3: train.steps: is missing",
+            "did you mean 'steps'?)\nFILE:3: train.steps: is missing",
         ),
         ("  steps: 20\n", "", "FILE:3: train.steps:", "is missing"),
         ("  global_batch: 8", "  global_batch: 8\n  micro_batsh: 2", "FILE:6: train.micro_batsh:", "'micro_batch'"),
