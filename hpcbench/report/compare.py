@@ -56,7 +56,7 @@ class SchemeRow:
     loss_in_time: LossFinding | None
     """Difference from the baseline's training loss, at the time when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Over all runs, fraction of the bytes with a codec that was encoded, or None if no bytes have a codec."""
+    """Encoded bytes of all runs as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
     outcome: Outcome | None
     """Combined finding about speed and loss, or None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN

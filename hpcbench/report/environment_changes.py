@@ -6,7 +6,8 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report.provenance import Finding, list_bindings, list_nodes, list_packages, list_software
 
 _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
-"""Name prefixes of packages that are listed individually because they compute, encode or communicate."""
+"""Name prefixes of packages that are listed individually, such as packages for computation, encoding or communication.
+"""
 _MOST_VALUES = 3
 
 

@@ -95,7 +95,7 @@ class Measures(Pace):
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Fraction of the bytes with a codec that was encoded, or None if no bytes have a codec."""
+        """Encoded bytes as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
         return traffic.compute_coded_part(self.channels)
 
     @property
