@@ -6,8 +6,7 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report.provenance import Finding, list_bindings, list_nodes, list_packages, list_software
 
 _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
-"""Name prefixes of packages that are listed individually, such as packages for computation, encoding or communication.
-"""
+"""Name prefixes of packages for computation, encoding or communication, which are listed individually."""
 _MOST_VALUES = 3
 
 
