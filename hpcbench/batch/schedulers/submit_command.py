@@ -37,8 +37,7 @@ class SubmitDialect:
     refused: "re.Pattern[str] | None" = None
     """Pattern of refusals.
 
-    If the pattern does not match, the job may have been accepted. If the value is None, every response without an id is a
-    refusal.
+    If the pattern does not match, the job may have been accepted. If None, every response without an id is a refusal.
     """
     hangs: "re.Pattern[str] | None" = None
     """Message that the daemon does not respond. The command keeps resending the job, and any copy may be accepted."""
