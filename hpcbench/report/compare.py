@@ -91,17 +91,17 @@ class SchemeRow:
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed, or None if there is no pair."""
+        """Finding about the speed, or None if no pair exists."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps, or None if there is no pair."""
+        """Finding about the loss at equal steps, or None if no pair exists."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Largest loss difference that is ignored, or None if there is no pair."""
+        """Largest loss difference that is ignored, or None if no pair exists."""
         return self.loss.margin if self.loss else None
 
 

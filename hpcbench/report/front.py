@@ -29,7 +29,7 @@ class Front:
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """Compare a scheme with a codec to a control without a codec, or return None if there is no pair."""
+        """Compare a scheme with a codec to a control without a codec, or return None if no pair exists."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:

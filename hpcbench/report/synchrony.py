@@ -70,7 +70,7 @@ class Arm:
     way: SyncMode
     scheme: str
     against: str | None
-    """Sync mode of the reference, or None for the reference itself or if there is no reference."""
+    """Sync mode of the reference, or None for the reference itself or if no reference exists."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]

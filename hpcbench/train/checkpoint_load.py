@@ -91,7 +91,7 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 
     The residuals are summed over the old ranks and divided equally among the ranks of this layout. The residuals of
     sums (``summed``) are added to the residuals of contributions (``sent``), because both correct the same sum. The
-    total error of each parameter is therefore conserved up to fp32 rounding, regardless of which ranks own sums or hold
+    total error of each parameter is therefore conserved up to fp32 rounding, whichever ranks own sums or hold
     contributions in the new layout. A layout with only one replica has no residuals, because it sends no gradients.
 
     Parameters
