@@ -1,4 +1,4 @@
-"""Tests of containers: commands of each kind with each launcher, refused settings, and merged settings of site and study.
+"""Tests of containers: commands of each kind with each launcher, refused settings, and merged site and study settings.
 
 The commands are stored in golden/containers.txt. HPCBENCH_REGOLD=1 rewrites the file.
 """
