@@ -68,8 +68,7 @@ def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
 
 
 def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
-    """Return the bandwidth per rank in Gbit/s at which the codec's cost equals its savings, or None if either is
-    zero."""
+    """Return the bandwidth per rank in Gbit/s at which a codec's cost equals its savings, or None if one is zero."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None

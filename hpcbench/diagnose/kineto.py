@@ -211,8 +211,7 @@ def _count_values(shape: Any) -> int | None:
 
 
 def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
-    """Return steps, each from the end of one call to the end of the next call of the most frequently called
-    optimizer."""
+    """Return steps that extend from the end of one optimizer call to the end of the next (most frequent optimizer)."""
     if not optimizer:
         return {}
     calls = max(optimizer.values(), key=len)
