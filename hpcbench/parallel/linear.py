@@ -14,7 +14,7 @@ from hpcbench.parallel.regions import Border, enter, leave
 
 
 class ColumnLinear(nn.Module):
-    """A layer with some rows of the weight, [n/t, k], which turns the whole input into a part of the output."""
+    """A layer with some rows of the weight, [n/t, k], which computes a part of the output from the whole input."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
@@ -29,8 +29,7 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    """A layer with some columns of the weight, [n, k/t], which turns a part of the input into a summand of the
-    output."""
+    """A layer with some columns of the weight, [n, k/t], which computes partial sums from a part of the input."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()
