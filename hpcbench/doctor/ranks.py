@@ -242,7 +242,7 @@ _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot o
 
 
 def last_error(text: str) -> str:
-    """Return the last error printed by a rank, without the launcher's prefix, or an empty string if there is no error.
+    """Return the last error printed by a rank, without the launcher's prefix, or an empty string if none was printed.
 
     Launchers print their own lines before and after the error.
     """

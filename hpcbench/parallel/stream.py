@@ -71,7 +71,7 @@ class Stream:
         return -(-(self.stages - 1) // self.micro_batches) + 1
 
     def ahead(self, stage: int) -> int:
-        """Return the number of micro-batches by which a stage's forward passes are ahead of its backward passes."""
+        """Return how many micro-batches a stage's forward passes are ahead of its backward passes."""
         return self.stages - 1 - stage
 
     def actions(self, stage: int, step: int) -> Iterator[Action]:
