@@ -149,7 +149,7 @@ def _put_aside(
 ) -> Iterator[None]:
     """Rename the files of completed runs, so that the job script does not skip these runs.
 
-    If the block fails, the files of unsubmitted jobs are renamed back.
+    If the `with` block raises an error, the files of jobs that were not resubmitted are renamed back.
     """
     times = {job: ledger.count_submissions(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}

@@ -14,7 +14,7 @@ _SAY = 10.0
 """Seconds between log lines."""
 
 Show = Callable[[int, int, str], object]
-"""Callback with the number of finished repeats, the total number of repeats, and the next subject."""
+"""Callback that receives the number of finished repeats, the total number of repeats, and the name of the next item."""
 
 
 @contextmanager

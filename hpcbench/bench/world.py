@@ -1,7 +1,7 @@
 """Ranks of a measurement, started by the user's launcher or by this program.
 
-MPI is imported only if ranks exist. If the launcher and the MPI library use different interfaces, each process gets a
-world of one rank.
+MPI is imported only in processes that were started as ranks. If the launcher and the MPI library use different
+interfaces, each process gets a world of one rank.
 """
 
 import os
@@ -46,7 +46,7 @@ def rank() -> int:
 
 
 def start(ranks: int | None, command: str) -> int | None:
-    """Start the same command on ranks of this machine, and return None if it already runs on ranks.
+    """Start the same command as ranks on this machine. Return None if this process is already a rank.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        No ranks exist and `ranks` is missing, or the launcher is missing.
+        This process is not a rank and `ranks` is missing, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
         raise UserError(f"--ranks {ranks}: a measurement needs at least 2 ranks")

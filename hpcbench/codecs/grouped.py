@@ -1,4 +1,4 @@
-"""Integers of 4, 3 or 2 bits with two-level scales: one byte per block, relative to the maximum of 256 values.
+"""Integers of 4, 3 or 2 bits with two-level scales: a one-byte scale per block, relative to the maximum of 256 values.
 
 kernels/hb_group.h describes the format. With blocks of 32, scales take 0.31 bits per value instead of 1 bit for float32
 scales, with the same error.

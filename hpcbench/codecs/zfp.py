@@ -1,9 +1,9 @@
 """Fixed-rate ZFP, in one dimension and float32. Encoded data is a raw libzfp stream, which any zfp tool can read.
 
 A block of 4 values takes ``4 * rate`` bits. The last block is padded as in libzfp, and the stream is padded with zeros
-to a multiple of 8 bytes. A block with NaN or infinity uses a code that libzfp never writes and decodes as zeros.
-Infinities keep their sign and position. All other values of such a block are decoded as NaN, because the stream does
-not contain them.
+to a multiple of 8 bytes. A block with NaN or infinity is marked by a code that libzfp never writes. libzfp decodes such
+a block as zeros. hpcbench restores the sign and position of infinities, and decodes all other values of the block as
+NaN because the stream does not contain them.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Calls of programs that may be missing, fail, or hang. Outcomes are returned as values, never raised."""
+"""Calls to programs that may be missing, fail, or hang. Outcomes are returned as values, never raised."""
 
 import os
 import shutil

@@ -14,7 +14,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
-"""Messages of a lost connection. The job may have been submitted."""
+"""Messages of a lost connection, after which the job may or may not have been submitted."""
 _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
 """Keywords in a refusal by flux-accounting."""
 

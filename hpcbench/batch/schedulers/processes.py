@@ -20,7 +20,7 @@ def identity(pid: int) -> dict[str, Any] | None:
 
 
 def here(process: dict[str, Any]) -> bool:
-    """Return whether the process was started on this machine, where it can be looked up."""
+    """Return whether the process was started on this machine, so that it can be looked up here."""
     return bool(process.get("host") == socket.gethostname())
 
 

@@ -113,7 +113,7 @@ def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None)
 
 
 def _barred(fields: Mapping[str, str], associations: Sequence[Association]) -> str:
-    """Return why the partition's rules refuse the user's accounts, or an empty string if they accept one."""
+    """Return why the partition's rules refuse the user's accounts, or an empty string if one is accepted."""
     name = fields["PartitionName"]
     usable = [association for association in associations if association.partition in ("", name)]
     if associations and not usable:

@@ -66,7 +66,7 @@ class StatusWatcher(core.InfoWatcher):
         self._finished.update(job for job in waited_for if self.is_done(job, mode="cache"))
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED``, ..., or ``UNKNOWN`` without a status."""
+        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED``, ..., or ``UNKNOWN`` if unknown."""
         return str(self.get_info(job_id, mode=mode).get("State", State.UNKNOWN.name))
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:

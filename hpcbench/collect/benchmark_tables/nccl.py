@@ -60,7 +60,7 @@ def heading(text: str) -> Heading | None:
 def with_units(head: Heading, text: str) -> Heading | None:
     """Return the heading with the units of the line below it, or None if the line does not contain units.
 
-    The line contains a unit for the size, the count, and each measured quantity.
+    A line of units contains one unit for the size, the count, and each measured quantity.
     """
     if not _UNITS_LINE.fullmatch(text.rstrip()):
         return None
