@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Mark the current point of the process."""
 
     def origin(self) -> tuple[Any, float]:
-        """Wait for all work launched so far. Return a mark and the corresponding host time (`time.perf_counter`)."""
+        """Wait for all work launched so far. Return a mark, and the host time at this mark (`time.perf_counter`)."""
 
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
         """Call `to` with the seconds between two marks, immediately or when the clock is settled."""

@@ -23,9 +23,9 @@ from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
-"""Number of stages of a plan with distinct tags. MPI preserves the order of messages in later stages."""
+"""Number of stages of a plan that have distinct tags. Later stages reuse tags, and MPI preserves their order."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
-"""Combine modes that add received parts."""
+"""Combine modes in which received parts are added."""
 
 
 @dataclass
@@ -146,7 +146,7 @@ class SliceRun:
     def _message(self, step: PlanStep, part: PeerSpan) -> Message:
         """Create the message for a part.
 
-        If the part replaces values on other ranks, the sender also keeps the decoded values, as the receivers do.
+        If the part replaces values on other ranks, the sender stores the decoded values too, as the receivers do.
         """
         span = part.span
         if not step.coded:

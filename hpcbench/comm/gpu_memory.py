@@ -22,7 +22,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceMessage:
-    """A message that is ready when the device has finished writing it.
+    """A message that becomes ready when the device has finished writing it.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class DeviceMessage:
 
 
 class _Outgoing:
-    """Work between the start of encoding and the point at which MPI may read the message."""
+    """Device work from the start of encoding until MPI may read the message."""
 
     def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: StreamEvent) -> None:
         self._memory, self._message, self._used, self._begin = memory, message, used, begin

@@ -31,7 +31,8 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     codec
         Codec whose block size is used.
     tally
-        Tally of the bytes. Bandwidth-optimal all-reduces are assumed, as for all collectives of the library.
+        Tally of the bytes. Bytes are counted as for bandwidth-optimal all-reduces, as for all collectives of the
+        library.
     """
     if comm.size > HOMOMORPHIC_RANKS:
         raise ValueError(

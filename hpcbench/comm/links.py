@@ -37,7 +37,7 @@ class Speed:
     """Encoding speed, in bytes of input values per second."""
     decode_bytes_per_s: float
     call_s: float
-    """Seconds per call with few values."""
+    """Duration in seconds of a call with only a few values."""
     ratio: float
     """Encoded bytes divided by input bytes."""
 
@@ -65,7 +65,7 @@ class Links:
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
     blocking: tuple[tuple[str, int], ...] = ()
-    """The entries (operation, bytes) of `native` that were measured with blocking calls, because these were faster."""
+    """Entries (operation, bytes) of `native` whose times are those of blocking calls, because these were faster."""
     ranks_per_node: tuple[int, ...] = ()
     """Ranks per node in the measurements of `native` and `measured`, which apply only to this topology.
 
@@ -89,7 +89,10 @@ class Links:
         return (operation, nearest) in self.blocking
 
     def over(self, transport: str) -> "Links":
-        """Return the links for a run over a transport. Times of collectives over another transport do not apply."""
+        """Return the links for a run over a transport.
+
+        Collective times that were measured over another transport are left out.
+        """
         if self.transport == transport:
             return self
         return replace(self, native=(), measured=(), blocking=())

@@ -1,7 +1,7 @@
 """Memory that holds an operation's values. Messages are created from these values and written to this memory.
 
-The executor uses steps and requests, whereas a memory uses bytes. Therefore one executor handles both host and GPU
-arrays. Host calls finish immediately, whereas GPU messages become ready later (gpu_memory.py).
+The executor handles steps and requests, whereas a memory handles bytes. Therefore one executor handles both host and
+GPU arrays. Host calls finish immediately, whereas GPU messages become ready later (gpu_memory.py).
 """
 
 import time
@@ -98,7 +98,7 @@ class Memory(Protocol):
         """Write an unencoded message to `out`, or add it to `out`."""
 
     def round_in_place(self, values: Any) -> None:
-        """Round values in place, as an unencoded message would."""
+        """Round values in place, as sending them in an unencoded message would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
         """Copy values. By default, the copy is in memory that lives as long as the slice."""
@@ -196,7 +196,7 @@ class HostMemory:
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
-        """Round values in place, as an unencoded message would."""
+        """Round values in place, as sending them in an unencoded message would."""
         if values.dtype != self._dtype:
             widen(self._rounded(values), values)
 

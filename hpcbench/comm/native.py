@@ -72,7 +72,7 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
-        """Concatenate `src` of all ranks in `dst`. By default, the ranks' `pieces` of `dst` are cut evenly."""
+        """Concatenate `src` of all ranks in `dst`. By default, `dst` is cut evenly into the `pieces` of the ranks."""
         pieces = pieces or cut_evenly(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
@@ -126,7 +126,7 @@ class Library:
 
 
 class _Turn:
-    """Position of a call in the order in which all ranks start their gathers."""
+    """Position of a call in the sequence of gathers, which is the same on all ranks."""
 
     def __init__(self, before: "_Turn | None") -> None:
         self._before, self._taken = before, False

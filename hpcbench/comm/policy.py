@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, fi
 class Policy:
     """The channels of a scheme: one codec for each dimension, phase and kind. The last matching rule applies.
 
-    Rules may begin and end at steps. Then `begin_step` changes the channels.
+    If a rule begins or ends at a step, `begin_step` changes the channels.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Policy:
         return self._dtypes.get(find_content(traffic) or "")
 
     def named(self, name: str) -> Channel:
-        """Return the channel with this name, which is the traffic's fields joined by spaces."""
+        """Return the channel with this name. A name consists of the traffic's fields, joined by spaces."""
         dimension, phase, kind, *axis = name.split()
         return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 

@@ -1,7 +1,7 @@
 """Blocks that travel around a ring of ranks.
 
-The owner of a block encodes it; all other ranks forward the encoded bytes. A block is therefore rounded only once, and
-every rank decodes identical values. `Group.pass_on` makes one hop.
+Each block is encoded by its owner, and all other ranks forward the encoded bytes. A block is therefore rounded only
+once, and every rank decodes identical values. `Group.pass_on` makes one hop.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Relay:
         self.message, self.memory = message, memory
 
     def end(self) -> None:
-        """Release the memory of the last block, which is not forwarded."""
+        """Release the memory of the last block, which need not be forwarded."""
         self.keep(None, None)
 
 

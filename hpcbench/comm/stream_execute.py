@@ -26,7 +26,7 @@ from hpcbench.comm.steps import PlanStep
 class Lane:
     """A stream of a communicator with separate buffers.
 
-    Stream order protects the buffers. They are returned as soon as their last use has been enqueued.
+    Stream order protects the buffers. Buffers are returned as soon as their last use has been enqueued.
 
     Parameters
     ----------
@@ -155,7 +155,10 @@ class StreamRun(SliceRun):
 
 
 def enqueue(arrivals: Generator[Any, Any, None]) -> None:
-    """Run a generator that waits for messages. Due to stream order, the messages are already available."""
+    """Run a generator that waits for messages.
+
+    The messages are already available, because operations of a stream run in order.
+    """
     try:
         awaited = next(arrivals)
         while True:
@@ -212,5 +215,5 @@ def carry_out_on_streams(
 
 
 def _stages(steps: Sequence[PlanStep]) -> list[tuple[int, int]]:
-    """Return the stage of each step, and the number of earlier steps in the same stage."""
+    """For each step, return its stage, and the number of earlier steps in the same stage."""
     return [(step.stage, sum(other.stage == step.stage for other in steps[:k])) for k, step in enumerate(steps)]

@@ -99,9 +99,9 @@ class Environment(Event):
     links: str | None
     """File with measured link times."""
     links_note: str | None = None
-    """Why the measured times do not apply here."""
+    """Reason why the measured times do not apply to this run."""
     half_sums: dict[str, Any] | None = None
-    """Implementation that sums 16-bit values, for each number format."""
+    """Implementation of the sum of 16-bit values, keyed by number format."""
     gpu_aware_mpi: str | None = None
     transport: str | None = None
     """Library that transports messages, with the NCCL version."""
