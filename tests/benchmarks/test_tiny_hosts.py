@@ -77,7 +77,7 @@ def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
     (cell,) = json.loads((tmp_path / "slow-programs-ddp.json").read_text())["submissions"][0]["cells"]
     assert sorted(run["scheme"] for run in cell["runs"]) == ["baseline", "identity", "naive-int8"]
     assert any(line.startswith("program-slow-links-ddp on local: python programs/gpt_ddp.py") for line in printed.lines)
-    speed = printed.lines[printed.lines.index("Speed") :]
+    speed = printed.lines[printed.lines.index("Step time and throughput") :]
     pair = r"[\d.]+ \(1 pair\)"
     for scheme, gain in (("baseline", "-"), ("identity", pair), ("naive-int8", pair)):
         row = next(line for line in speed if line.startswith(scheme))

@@ -80,7 +80,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
         SPEED.field(),
         *make_columns(list_of_table("speed"), cell.rows, gpu=is_gpu(find_example(cell))),
     ]
-    return tabulate("speed", "Speed", cell.rows, fields, notes=_write_speed_notes(cell))
+    return tabulate("speed", "Step time and throughput", cell.rows, fields, notes=_write_speed_notes(cell))
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
@@ -109,7 +109,7 @@ def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
         (in_time, lambda row: show_finding(row.loss_in_time.shown if row.loss_in_time else None, _TONES)),
         *make_columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
-    return tabulate("loss", "Loss", cell.rows, fields, notes=_write_loss_notes(cell))
+    return tabulate("loss", "Training and validation loss", cell.rows, fields, notes=_write_loss_notes(cell))
 
 
 def _write_loss_notes(cell: Cell) -> list[str]:
