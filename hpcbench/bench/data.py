@@ -78,7 +78,7 @@ def load_values(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     n
         Number of values. A shorter file is returned as a whole.
     dtype
-        One of `TYPES`. Floating-point values of other types are rounded to it.
+        One of `TYPES`. Floating-point values of other types are rounded to this type.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class Exercise:
     operation
         One of `OPERATIONS`.
     values
-        Vector of shape (n,). Every rank's contribution is a rotated copy of it.
+        Vector of shape (n,). Every rank's contribution is a rotated copy of these values.
     """
 
     def __init__(self, comm: MPI.Comm, group: Group, operation: str, values: Array) -> None:
@@ -188,4 +188,4 @@ OPERATIONS: dict[str, ExercisedOperation] = {
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),
     ),
 }
-"""Operations by name. Sizes refer to the whole vector: the input of a reduction, the result of a gather."""
+"""Operations by name. Sizes refer to the whole vector, which is the input of a reduction or the result of a gather."""

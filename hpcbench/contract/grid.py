@@ -229,7 +229,7 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Required divisor of the micro-batch size, so that no sample is split."""
+        """Number that must divide the micro-batch size, so that no sample is split."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
@@ -340,8 +340,8 @@ def _near(depth: int, power: int, tp: int) -> str:
 def is_summed_by_channel(alike: Axes) -> bool:
     """Return whether a channel sums the gradients of parameters that are replicated along these axes.
 
-    This applies to 2.5d weights along the depth axis. Other replicated parameters are small, and the sums of their
-    gradients are exact.
+    Only the gradients of 2.5d weights, along the depth axis, are summed by a channel. Other replicated parameters are
+    small, and the sums of their gradients are exact.
     """
     return alike == ("e",)
 

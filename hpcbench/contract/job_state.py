@@ -34,7 +34,7 @@ class SubmissionRecord:
     answered: bool = True
     """Whether the scheduler returned the job ID."""
     cancelled: str | None = None
-    """Time at which hpcbench cancelled the job, or None if it did not."""
+    """Time at which hpcbench cancelled the job, or None if it has not cancelled the job."""
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ class Configuration(Event):
     parameters: int | None
     """Number of the model's parameters."""
     model_flops_per_sample: float | None
-    """Operations that the model needs for one sequence, without recomputation.
+    """Floating-point operations that the model needs for one sequence, without recomputation.
 
     Experts are counted at their full capacity, because the choices of the router are not known before a step.
     """
     hardware_flops_per_sample: float | None
-    """Operations that are executed for one sequence, including recomputation and unused capacity of experts."""
+    """Floating-point operations executed for one sequence, including recomputation and unused capacity of experts."""
     neox_flops_per_sample: float | None
-    """Operations for one sequence, according to the formula of GPT-NeoX."""
+    """Floating-point operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
     """The three formulas in words, keyed by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None

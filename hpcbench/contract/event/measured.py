@@ -32,7 +32,7 @@ class ChannelTraffic(LogObject):
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, because it would be slower or a rule of the scheme excludes it."""
+    """Number of calls without the channel's codec, which would be slower or is excluded by a rule of the scheme."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None

@@ -1,4 +1,4 @@
-"""JSON objects of the log. A class declares the fields once; this module writes and reads them."""
+"""JSON objects of the log. A class declares the fields of an object once. This module writes and reads the objects."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class LogObject:
     def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
         """Read the object from a log.
 
-        A missing field, or a field of the wrong type, gets its default, or None without a default.
+        A field that is missing or has the wrong type is set to its default, or to None if it has no default.
 
         Parameters
         ----------
