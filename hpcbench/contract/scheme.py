@@ -53,8 +53,8 @@ class Rule(Section):
     feedback: bool = Field(
         False,
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
-        "(dimension DP), and for gradients between pipeline stages (dimension PP, phase BACKWARD). With a lossless codec "
-        "only the rounding of 16-bit messages leaves an error.",
+        "(dimension DP), and for gradients between pipeline stages (dimension PP, phase BACKWARD). With a lossless "
+        "codec only the rounding of 16-bit messages leaves an error.",
     )
     feedback_average: float = Field(
         0.0,
@@ -123,8 +123,8 @@ class Rule(Section):
         lazy = (self.dimension, self.phase) == ("PP", "BACKWARD")
         if self.feedback and not (lazy or self.dimension == "DP"):
             raise ValueError(
-                "feedback is for the reduction of gradients, and for gradients between pipeline stages: add `dimension: "
-                "DP` to the rule, or `dimension: PP` and `phase: BACKWARD`"
+                "feedback is for the reduction of gradients, and for gradients between pipeline stages: add "
+                "`dimension: DP` to the rule, or `dimension: PP` and `phase: BACKWARD`"
             )
         field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
         if field and not self.feedback:

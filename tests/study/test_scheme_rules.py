@@ -82,6 +82,11 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
         ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
         ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        ({"dimension": "PP", "feedback": True}, "or `dimension: PP` and `phase: BACKWARD`"),
+        (
+            {"dimension": "PP", "phase": "BACKWARD", "feedback": True, "feedback_reset": 9},
+            "feedback_reset is for sums of gradients, not for messages between stages: leave feedback_reset out",
+        ),
         ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
