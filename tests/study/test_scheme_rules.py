@@ -69,10 +69,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
-            "TP has TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+            "TP has only TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
         ),
-        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has TP FORWARD PARAM i, TP BACKWARD GRAD i"),
-        ({"phase": "STEP", "kind": "ACT"}, "there is DP BACKWARD GRAD"),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has only TP FORWARD PARAM i, TP BACKWARD GRAD i"),
+        ({"phase": "STEP", "kind": "ACT"}, "there is only DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
             "min_bytes and between_nodes restrict a codec, but the codec is none",
@@ -178,7 +178,7 @@ def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Pat
     sums = {"algorithm": "homomorphic", "default": "int8"}
     line, message = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
-    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: algorithm homomorphic sums" in message
+    assert "schemes.mine.algorithm: scheme mine cannot run on lassen, whose device is cuda: algorithm homomorphic sums" in message
     assert message.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
     assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)
