@@ -85,7 +85,7 @@ class AddedRepeats(BaseModel):
 
 
 class RunPlan(BaseModel):
-    """The compared runs of a study on a site, of a submission, or of logs."""
+    """The runs to compare: the plan of a study on a site, a submission, or a set of logs."""
 
     study: str
     site: str
@@ -102,7 +102,7 @@ class RunPlan(BaseModel):
     program_log: LogForm | None = None
     """Log format of the study's program, or None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
-    """Kind of scheduler, or None for logs that were not submitted."""
+    """Kind of scheduler, or None for logs of runs that hpcbench did not submit."""
     jobs: list[PlannedJob] = []
     runs: list[PlannedRun] = []
 

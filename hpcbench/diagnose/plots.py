@@ -16,7 +16,7 @@ _MOST_TRACKS = 8
 
 
 def figures(diagnosis: Diagnosis) -> list[Figure]:
-    """Return the figures for which the traces have data."""
+    """Return the figures for which the traces contain enough data."""
     drawn = []
     if any(bar.track != COMPUTATION for bar in diagnosis.timeline):
         step = "step" if diagnosis.steps else "trace"

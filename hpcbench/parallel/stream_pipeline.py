@@ -29,7 +29,7 @@ class Flight(NamedTuple):
     version: int
     """Weight version of the forward pass."""
     calls: dict[str, int]
-    """Call counts of the channels before the forward pass, with which a resumed run repeats the pass exactly."""
+    """Call counts of the channels before the forward pass, which a resumed run needs to repeat the pass exactly."""
 
 
 class Arrived(NamedTuple):
@@ -118,8 +118,8 @@ class StreamPipeline(Pipeline):
     def settle(self) -> None:
         """Receive all activations in transit, and wait until all messages have been sent.
 
-        At the end of a step, an activation is in transit across each boundary. It must be received before other
-        messages are sent across the boundary or the run ends. All stages must call this method.
+        At the end of a step, an activation is in transit across each boundary. The activation must be received before
+        the run ends or other messages are sent across the boundary. All stages must call this method.
         """
         coming = self._next
         if self._stage and coming < self._stream.total and coming and self._arrived is None:
@@ -138,7 +138,7 @@ class StreamPipeline(Pipeline):
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:
         """Refill the pipeline after `step` steps. `calls` is the result of `calls_of_flights` at that time.
 
-        The weight versions must have been restored before.
+        The weight versions must be restored first.
         """
         self._flights, self._arrived = {}, None
         for i in self._stream.entered(self._stage, step):

@@ -38,7 +38,7 @@ class BreakEven:
 
 
 def leave_undecided(links: str) -> BreakEven:
-    """Return an undecided comparison, for schemes whose messages use links with an assumed bandwidth.
+    """Return an inconclusive comparison, for schemes whose messages use links with an assumed bandwidth.
 
     Parameters
     ----------

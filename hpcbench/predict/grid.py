@@ -26,7 +26,7 @@ from hpcbench.contract.training import Model
 
 
 class GridProduct(NamedTuple):
-    """A matrix product of a model, with a grid name and three dim sizes."""
+    """A matrix product of a model: the name of its layer in the tensor grid, and the sizes of its three dims."""
 
     word: str
     sizes: Mapping[str, int]
@@ -78,7 +78,7 @@ def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
 
 
 def list_backward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
-    """List the matrix transfers of a layer's backward pass. Values that are resent use the forward channels."""
+    """List the matrix transfers of a layer's backward pass. Values that are sent again use the forward channels."""
     product = grid.products[layer.word]
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
     inputs, weights = product.input_gradient, product.weight_gradient
@@ -145,8 +145,8 @@ def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
 def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the number of elements that a linear layer keeps for its backward pass.
 
-    SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they exist
-    anyway. In 3d the gathered operands are kept: ``(A + B) / q^2``.
+    SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they are in
+    memory in any case. In 3d the gathered operands are kept: ``(A + B) / q^2``.
     """
     product = grid.products[layer.word]
     if product.streamed:

@@ -15,7 +15,10 @@ from hpcbench.features.network.nvlink import NvLinks
 
 _INTERVAL_S = 0.25
 _LONG_RUN_S = 600.0
-"""Run time in seconds after which samples are taken less often, because single steps matter less in a long run."""
+"""Run time in seconds after which samples are taken less often.
+
+In a long run, the exact times of single steps matter less.
+"""
 _LONG_INTERVAL_S = 2.0
 
 
@@ -72,7 +75,10 @@ def _find_start(process: int) -> str | None:
 
 
 _MOST_CORES = 0.9
-"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
+"""Fraction of a node's cores above which a job is considered alone on the node.
+
+It is below 1 because sites reserve some cores.
+"""
 
 
 def shares_node() -> bool:

@@ -31,12 +31,11 @@ class Ways:
     length
         Number of values of the whole gradient, including padding.
     wire_bytes
-        Encoded bytes of the whole gradient. If the encoded size depends on the values, these are the bytes before
-        encoding.
+        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes before encoding.
     scattered
         Whether each replica needs only the sum of its own piece (ZeRO stages 1 to 3).
     gathered
-        Whether each replica sends its rows to all other replicas instead of only the owners of the pieces.
+        Whether each replica sends its rows to all other replicas instead of only to the owners of the pieces.
     """
 
     replicas: int
