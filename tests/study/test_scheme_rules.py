@@ -178,7 +178,8 @@ def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Pat
     sums = {"algorithm": "homomorphic", "default": "int8"}
     line, message = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
-    assert "schemes.mine.algorithm: scheme mine cannot run on lassen, whose device is cuda: algorithm homomorphic sums" in message
+    assert "schemes.mine.algorithm: scheme mine cannot run on lassen, whose device is cuda" in message
+    assert "algorithm homomorphic sums" in message
     assert message.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
     assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)
