@@ -47,7 +47,10 @@ _WIDER = 1.3
 The second search uses the square of this ratio, and so on.
 """
 _SLACK = 1 + 1e-9
-"""Maximum ratio of a split's time to the best time. It exceeds 1 because sums of floats depend on their order."""
+"""Maximum ratio of a split's time to the best time.
+
+The ratio exceeds 1 because sums of floats depend on their order.
+"""
 
 
 class Solver:

@@ -25,7 +25,7 @@ from hpcbench.train.observer import Observer
 _WIDE = 0.9
 """Fraction of a node's cores above which a job is considered alone on the node.
 
-It is below 1 because sites reserve some cores.
+The fraction is below 1 because sites reserve some cores.
 """
 _OWNED = "SLURM_CPUS_ON_NODE"
 """Environment variable with the number of cores that Slurm allocated to the job on this node."""
