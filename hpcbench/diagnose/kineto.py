@@ -211,7 +211,7 @@ def _count_values(shape: Any) -> int | None:
 
 
 def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
-    """Return steps that extend from the end of one optimizer call to the end of the next (most frequent optimizer)."""
+    """Return the steps between the ends of consecutive optimizer calls, for the optimizer that is called most often."""
     if not optimizer:
         return {}
     calls = max(optimizer.values(), key=len)
