@@ -50,7 +50,7 @@ class RankTrace:
 
     @property
     def window(self) -> Span:
-        """Span from the start of the first step to the end of the last one."""
+        """Span from the start of the first step to the end of the last step."""
         if self.steps:
             return Span(min(step.begin for step in self.steps.values()), max(step.end for step in self.steps.values()))
         spans = [*self.computation, *(call.span for call in self.calls)]
