@@ -1,8 +1,9 @@
-"""Command that the launcher starts for each rank or node. It sets torchrun's variables and executes the program.
+"""Command that the launcher starts for each rank or node.
 
     python -m hpcbench.programs.rank RUN.json MEETING
 
-Rank 0 writes its host and port to a file next to the run file, which all ranks can read.
+The command sets torchrun's variables and executes the program. Rank 0 writes its host and port to a file next to the
+run file, which all ranks can read.
 """
 
 import json
@@ -35,7 +36,7 @@ PLACES = (
 )
 """Launcher variables for the rank, the number of ranks, and the local rank."""
 APPLIED = "applied.json"
-"""File of a run with the event that describes the scheme's changes to the first rank's process."""
+"""File of a run with the event that describes how the scheme changed the first rank's process."""
 NETWORK = "network"
 """Subdirectory of a run with network-counter samples, one file per node."""
 _PATIENCE_S = 300.0
@@ -96,7 +97,7 @@ def prepared(
     Raises
     ------
     UserError
-        The launcher started the wrong number of processes, or the first process did not publish its address.
+        The launcher started the wrong number of processes, or the first process did not publish its address in time.
     """
     rank, size, local = place(variables)
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node
@@ -151,7 +152,7 @@ def observe(run: ProgramRun, path: Path, command: list[str], variables: Mapping[
 
 
 def interpreted(command: list[str]) -> list[str]:
-    """Replace `python` by this interpreter, and `torchrun` by its torchrun."""
+    """Replace `python` by this interpreter, and `torchrun` by the torchrun of this interpreter."""
     if command[0] in ("python", "python3"):
         return [sys.executable, *command[1:]]
     if command[0] == "torchrun":

@@ -35,7 +35,7 @@ Subject = TypeVar("Subject")
 
 ALL = "all"
 DEFAULT = ("strong-scaling", "weak-scaling", "synchrony")
-"""Additional tables of every report. They are empty unless a study is about these questions."""
+"""Additional tables of every report. Each is empty unless a study addresses its question."""
 ON_REQUEST = ("published",)
 """Tables that `ALL` does not include."""
 MOST_NOTES = 5
@@ -69,7 +69,8 @@ def build(
 ) -> Document:
     """Build the document about runs of submissions and about tables of other tools.
 
-    Empty tables are omitted. With `figures`, the document includes all figures with data. They are drawn later.
+    Empty tables are omitted. With `figures`, the document includes all figures with data. These figures are drawn
+    later.
     """
     chapters = [chapter for section in sections for chapter in _build_chapters(*section, tables, figures)]
     if gains := tabulate_sites(sections):
@@ -167,7 +168,7 @@ def _select(
 def _build_notes(
     bad: Sequence[str], warnings: Sequence[str], findings: Sequence[str], tables: Collection[str]
 ) -> list[Sentences]:
-    """Return the trouble and the most important notes. The other notes are listed in the details."""
+    """Return the problems and the most important notes. The other notes are listed in the details."""
     tones: list[tuple[Tone, Sequence[str]]] = [("warning", warnings), ("", findings)]
     notes = [(line, tone) for tone, lines in tones for line in lines]
     most = MOST_NOTES - (METHOD not in tables and len(notes) > MOST_NOTES)

@@ -12,7 +12,7 @@ import torch
 import xxhash
 
 COMPLETE = "complete.json"
-"""File that is written last. It contains sizes and digests of all other files, and the index."""
+"""File that is written last. The content is the index, and the sizes and digests of all other files."""
 SCHEMA = 3
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")
@@ -63,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """Return the fault of a rank's file, or None if the file is valid."""
+    """Return a description of what is wrong with a rank's file, or None if the file is valid."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:

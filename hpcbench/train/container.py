@@ -1,4 +1,4 @@
-"""Consistency checks between ranks in a container and their job script: version, MPI library, number of ranks."""
+"""Consistency checks between ranks in a container and their job script: version, MPI library and number of ranks."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def libraries(maps: str) -> list[str]:
 
 
 def remedy(environment: Mapping[str, str] = os.environ) -> str:
-    """Return a container-specific hint for launchers that started N worlds of one rank each."""
+    """Return a hint for ranks in a container if the launcher started N worlds of one rank each."""
     if not where(environment):
         return ""
     return (

@@ -28,8 +28,7 @@ class ExpertCounts:
     Attributes
     ----------
     active : bool
-        Whether forward passes are counted. It is True in training and False in evaluations. Recomputation is never
-        counted.
+        Whether forward passes are counted: True in training, False in evaluations. Recomputation is never counted.
     """
 
     def __init__(self, layers: Mapping[int, ExpertMLP], mesh: Mesh) -> None:
@@ -45,7 +44,7 @@ class ExpertCounts:
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
-        """Set the factor of the auxiliary losses, which equals the factor of the main loss of a micro-batch."""
+        """Set the factor of the auxiliary losses, which is the factor of a micro-batch's main loss."""
         for layer in self._layers.values():
             layer.penalty.factor = factor
 

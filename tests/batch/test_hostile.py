@@ -1,6 +1,6 @@
 """Tests of hostile text in each string of studies and sites.
 
-The text is refused in one line, or passed on and not executed.
+The text is either refused with a one-line message, or passed on without being executed.
 """
 
 import json
@@ -184,7 +184,7 @@ with open({seen!r} + "." + os.path.basename(os.path.dirname(sys.argv[-1])), "wb"
 
 
 REFUSALS = {("scheduler", "refuses", 0)}
-"""A field with distinct entries that no script contains."""
+"""Field whose entries must be distinct and never reach a script."""
 FIELDS = [("site", keys) for keys in texts(SITE) if keys not in SHELL | REFUSALS]
 FIELDS += [("study", keys) for keys in texts(STUDY)]
 
@@ -226,7 +226,7 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts this text. If not, check that the message is one line."""
+    """Return whether a field accepts this text. If the field refuses the text, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)

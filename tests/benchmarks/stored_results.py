@@ -11,14 +11,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("command", "revision", "machine")
 BESIDE = "provenance.txt"
-"""File for results without their own provenance. It contains blocks of ``# files: NAME ...`` and the three provenance
-lines."""
+"""File for results without their own provenance.
+
+The file contains blocks of ``# files: NAME ...`` and the three provenance lines.
+"""
 
 Known = Callable[[str], bool]
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """Read the provenance of a file, or of the file next to it that names it. Missing keys are omitted."""
+    """Read the provenance of a file, from the file itself or from a file next to it that names this file.
+
+    Missing keys are omitted.
+    """
     current = document(path) if path.suffix == ".json" else head(lines(path)) if path.suffix == ".txt" else {}
     if current or not (beside := path.with_name(BESIDE)).exists():
         return current

@@ -64,7 +64,7 @@ def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
 
 
 def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
-    """At half the bandwidth, the 300 us of the reduce-scatter become 600 us. Of these, 500 us are exposed."""
+    """At half the bandwidth, the 300 us of the reduce-scatter become 600 us. Of these 600 us, 500 us are exposed."""
     load = row(read(tmp_path, two_steps()), "DP").load
     traced = 8e-3 * load.wire_bytes / load.transfer_us
     free = [gain_at([load], 1000.0, FREE, 500.0, traced * factor) for factor in (1.0, 0.5, 100.0)]
@@ -122,7 +122,7 @@ def test_messages_in_the_group_of_all_ranks_have_an_unknown_dimension(tmp_path: 
 
 
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
-    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
+    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. The clock of rank 1 is ahead."""
     first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]
     second = [*steps(0, 1000), kernel(0, 550), collective(550, 200, n=100), kernel(750, 250)]
     return first, shifted(second, ahead)
@@ -177,7 +177,7 @@ def test_a_planted_fault_is_detected(
 
 
 def sum_calls(calls: Any) -> Any:
-    """Add the times of calls as if each used the link alone."""
+    """Add the times of calls as if each call had the link to itself."""
     times: Counter[Any] = Counter()
     for label, span in calls:
         times[label] += span.length

@@ -1,4 +1,4 @@
-"""Entry point of a fake's programs. It records each call, injects faults, and runs the program."""
+"""Entry point of a fake's programs. The entry point records each call, injects faults, and runs the program."""
 
 import importlib
 import io
@@ -30,12 +30,12 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is not recorded, because it is the output of the started processes."""
+"""Launchers, whose output is not recorded because it is the output of the started processes."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """A refusal. The program prints this text on stderr and exits with this status."""
+    """A refused call: the program prints the text on stderr and exits with the status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -112,7 +112,7 @@ def _repeat_call(call: Call, copies: int, seconds: float) -> None:
 
 
 def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
-    """Return the faults of this call. Decrement the remaining count of each counted fault."""
+    """Return the faults that apply to this call, and decrement the remaining count of each counted fault."""
     with store.change() as state:
         matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
         for fault in matching:
