@@ -1,4 +1,5 @@
-"""Tests that the operation counts of models with experts match PyTorch's count of the products in a step."""
+"""Tests that the operation counts of models with experts match PyTorch's FLOP counts for the matrix products of a step.
+"""
 
 from pathlib import Path
 
