@@ -1,5 +1,4 @@
-"""Tests that the operation counts of models with experts match PyTorch's FLOP counts for the matrix products of a step.
-"""
+"""Tests that the operation counts of models with experts match PyTorch's FLOP counts of a step's matrix products."""
 
 from pathlib import Path
 

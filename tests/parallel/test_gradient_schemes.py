@@ -17,8 +17,7 @@ def reports(mpi_results):
 
 
 def test_each_step_has_the_bytes_of_the_rule_that_covers_the_step(reports):
-    """The engine's bytes, the counters and the prediction are equal in every step, and each step uses the codec of its rule.
-    """
+    """In every step, engine, counters and prediction agree exactly, and the codec is that of the step's rule."""
     assert len(reports["steps"]) == 2
     for result in reports["steps"]:
         for step, sent in enumerate(result["scheduled"], start=1):

@@ -62,8 +62,7 @@ def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
 @pytest.mark.parametrize("q", [2, 3, 4])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_closed_forms_of_a_linear_layer(q, depth):
-    """The closed forms are 3 (q-1) (MK/d + KN) / q^2 for streamed products and 2 (q-1) (MK + KN + MN) / q^3 for gathered ones.
-    """
+    """The closed forms are 3 (q-1) (MK/d + KN) / q^2 (streamed) and 2 (q-1) (MK + KN + MN) / q^3 (gathered)."""
     m, k, n = 60 * q**3 * depth, 7 * q**2, 5 * q**2
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):

@@ -43,8 +43,7 @@ def actions_of(name: str, stages: int, batches: int) -> tuple[list[list[Action]]
 @EACH
 @pytest.mark.parametrize(("stages", "batches"), SHAPES)
 def test_a_stage_can_start_its_messages_in_the_order_of_all(name: str, stages: int, batches: int) -> None:
-    """A stage never sends a message before the pass that creates it, and never waits for a receive that was not started.
-    """
+    """A stage never sends a message before the pass that creates it, nor waits for a receive that was not started."""
     actions, parts = actions_of(name, stages, batches)
     messages = order_messages(actions, parts)
     backward = any(action.work == "backward" for action in actions[0])

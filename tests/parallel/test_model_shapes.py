@@ -167,7 +167,7 @@ def test_the_formula_counts_the_parameters_of_the_model(model):
 
 B = 3
 WITH_MEANS = LLAMA.changed(name="llama-layernorm", norm="layernorm")
-"""Additional bytes saved by RMSNorm, which is not a single kernel on a CPU as it is on a GPU."""
+"""A model with LayerNorm, because RMSNorm on a CPU is not a single kernel and saves more than on a GPU."""
 
 
 def count_kept_bytes(model, what):

@@ -126,8 +126,7 @@ def test_losses_are_means_over_samples():
 
 
 def test_a_penalty_has_the_gradient_of_a_summand():
-    """The reference explicitly adds the penalty to the loss, for one of four micro-batches and with a loss scale of 64.
-    """
+    """The reference explicitly adds the penalty to the loss, for one of four micro-batches and a loss scale of 64."""
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)

@@ -170,8 +170,7 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
 def test_selective_recomputation_saves_the_published_share(heads, hidden, saved):
-    """Compare with arXiv 2205.05198, section 5: 70 % of the activations of GPT-3 and 65 % of those of MT-NLG, in every layout.
-    """
+    """Compare with arXiv 2205.05198, section 5: 70 % (GPT-3) and 65 % (MT-NLG) of the activations, in every layout."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
         share = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)

@@ -185,8 +185,7 @@ def test_a_rank_frees_memory_that_it_does_not_own_before_it_makes_the_next_bucke
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_states_compared_with_the_published_formulas(ranks):
-    """In mixed precision, gradient sums take 4 bytes per value instead of the 2 bytes in the paper, and no 2-byte pieces exist.
-    """
+    """In mixed precision, gradient sums take 4 bytes per value (2 in the paper), and no 2-byte pieces exist."""
     n = 16 * 8 * 3
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():

@@ -112,8 +112,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Compare two settings with one process: accumulation over several micro-batches, and clipping by the global norm.
-    """
+    """Compare with one process: accumulation over several micro-batches, and clipping by the global norm."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):
@@ -285,8 +284,7 @@ def stale_piece() -> object:
 
 
 def counted_twice_in_norm() -> object:
-    """Each rank of a tensor group adds replicated parameters to the norm, and both copies of a tied weight are counted.
-    """
+    """Each rank of a tensor group adds replicated parameters to the norm. Both copies of a tied weight are added."""
     return patch.object(Shard, "counts_in_norm", True)
 
 

@@ -34,8 +34,7 @@ def study(directory: Path, seq_len: int = 512) -> Path:
 
 
 def plant(root: Path, path: Path, factor: float) -> Path:
-    """Return runs whose computation took `factor` times the predicted time, and that waited for a fifth of each step.
-    """
+    """Return runs that computed for `factor` times the predicted time and waited for a fifth of each step."""
     result, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
     parts = result[0].time.parts
     compute = factor * sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))

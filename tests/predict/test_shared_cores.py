@@ -128,8 +128,7 @@ def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes
 
 
 def test_who_waits_drives_what_is_under_way_by_itself() -> None:
-    """On one core, the first stage waits for a transfer that it drives itself, and takes processor time from a waiting stage.
-    """
+    """On one core, the first stage drives a transfer while it waits, and takes processor time from a waiting stage."""
     programs = [[BackgroundTransfer("it", 0.0, 4.0, driven=True), WaitForTransfer("it", "data")], [Compute(3.0)]]
     simulation = Simulation(programs, [0, 1], 1.0, CoreUse(0.25, 0.5, 0.0))
     simulation.run()
@@ -318,8 +317,7 @@ def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
-    """The run's computation took 1.3 times as long as predicted, and its links had half of the bandwidth in the table.
-    """
+    """Computation took 1.3 times as long as predicted, on links with half of the bandwidth in the table."""
     result = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e8))
     slow = replace(result, shared_cores=CORES / 1.3, fabric=replace(result.fabric, share=result.fabric.share / 2))

@@ -1,5 +1,4 @@
-"""Tests of the discrete-event simulation: it must match closed forms and, without a network, the times of the schedules.
-"""
+"""Tests of the discrete-event simulation against closed forms and, without a network, schedule times."""
 
 import pytest
 from schedule_oracle import simulate
