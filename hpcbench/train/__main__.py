@@ -39,7 +39,7 @@ from hpcbench.contract.run import load
 from hpcbench.contract.sparse_fit import find_unused_rows
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
-from hpcbench.features.effects.observer import EffectObserver
+from hpcbench.features.effects.observer.effects import EffectObserver
 from hpcbench.features.energy.observer.energy import EnergyMeter
 from hpcbench.features.messages.observer import MessageObserver
 from hpcbench.features.network.observer import NetworkMeter

@@ -150,7 +150,6 @@ ELSEWHERE = {
     "train.trace": "features/trace/test_tracing.py",
     "train.keep_messages": "features/messages/test_message_samples.py",
     "train.codec_effects": "features/effects/test_codec_effects.py",
-    "train.codec_effects.codecs": "features/effects/test_codec_effects.py",
     "train.keep_messages.each": "features/messages/test_message_samples.py",
     "train.keep_messages.ranks": "features/messages/test_message_samples.py",
     "train.keep_messages.message_mb": "contract/test_message_files.py",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from unittest.mock import patch
 
 import numpy as np
@@ -19,7 +20,7 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.traffic import Traffic, list_live_traffic
-from hpcbench.features.effects.measure import RepeatedStep
+from hpcbench.features.effects.observer.repeated_step import RepeatedStep
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.train.trainer import Trainer
 
@@ -36,7 +37,7 @@ CASES = {
 
 def make_run(name: str, *rules: Rule) -> Run:
     layout, zero, experts = CASES[name]
-    run = in_pairs(run_of("gpt2" if experts is None else "llama", layout, zero=zero))
+    run = in_pairs(run_of("gpt2", layout, precision="fp32", zero=zero))
     scheme = NamedScheme(name="scheme", algorithm="encoded", default="none", rules=list(rules))
     model = run.model.changed(experts=experts, tied=False)
     return run.changed(model=model, scheme=scheme, train=run.train.changed(steps=BEFORE + 1))
@@ -44,11 +45,11 @@ def make_run(name: str, *rules: Rule) -> Run:
 
 def masters(trainer: Trainer) -> list[Part]:
     """Return the master weights, laid out as `parity.gradients` returns gradients."""
-    kept = [piece.gradient for piece in trainer.data_parallel.pieces]
+    saved = [piece.gradient for piece in trainer.data_parallel.pieces]
     for piece in trainer.data_parallel.pieces:
         piece.gradient = piece.master
     parts = gradients(trainer)
-    for piece, gradient in zip(trainer.data_parallel.pieces, kept, strict=True):
+    for piece, gradient in zip(trainer.data_parallel.pieces, saved, strict=True):
         piece.gradient = gradient
     return [Part(part.shard, part.values.copy()) for part in parts]
 
@@ -63,8 +64,8 @@ class Taken:
         self.gradient, self.update = flat(gradient), flat(after) - flat(before)
 
 
-def flat(whole: object) -> Values:
-    values = getattr(whole, "values", {})
+def flat(assembled: object) -> Values:
+    values = getattr(assembled, "values", {})
     return np.concatenate([np.zeros(0), *(values[name].reshape(-1) for name in sorted(values))])
 
 
@@ -75,12 +76,19 @@ def train(run: Run) -> Trainer:
     return trainer
 
 
+@cache
 def with_codec(name: str, traffic: Traffic) -> Taken:
     """Take the last step with the codec on this traffic. Weights that it uses are sent after the step before it."""
     dimension, phase, kind = traffic
     step = BEFORE if (phase, kind) == ("STEP", "PARAM") else BEFORE + 1
     rule = {"dimension": dimension, "phase": phase, "kind": kind, "codec": CODEC, "from_step": step, "until_step": step}
     return Taken(train(make_run(name, Rule.model_validate(rule))))
+
+
+@cache
+def without_codec(name: str) -> Taken:
+    """Take the last step without a codec."""
+    return Taken(train(make_run(name)))
 
 
 @contextmanager
@@ -122,7 +130,7 @@ FAULTS = list_faults(swapped_channels, weights_not_sent_again, counted_twice)
 def compare(name: str, fault: str | None) -> None:
     """Print the measured and the real effect on each kind of traffic, and whether the run is unchanged afterwards."""
     run = make_run(name)
-    plain = Taken(train(run))
+    plain = without_codec(name)
     trainer = train(run)
     calls = trainer.policy.calls()
     with FAULTS[fault]() if fault else nullcontext():

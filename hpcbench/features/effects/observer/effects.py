@@ -6,7 +6,7 @@ import time
 from hpcbench.contract.traffic import list_live_traffic
 from hpcbench.errors import UserError
 from hpcbench.features.effects.events import CodecEffect, CodecEffectsMeasured
-from hpcbench.features.effects.measure import RepeatedStep
+from hpcbench.features.effects.observer.repeated_step import RepeatedStep
 from hpcbench.train.observer import Observer
 from hpcbench.train.trainer import Trainer
 

@@ -67,8 +67,12 @@ class RepeatedStep:
 
     def measure(self, codecs: Mapping[Traffic, str]) -> Divergence:
         """Return the effect of codecs, keyed by traffic. Other traffic is not changed."""
-        with self._uncounted(), self._encoded(codecs):
-            step = self._take_step()
+        with self._uncounted():
+            with self._encoded(codecs):
+                step = self._take_step()
+            return self._compare(step)
+
+    def _compare(self, step: _Step) -> Divergence:
         changes = [new - old for new, old in zip(step.updates, self._exact.updates, strict=True)]
         squares = [self._square(changes), self._square(self._exact.updates)]
         descent = sum(
@@ -76,9 +80,8 @@ class RepeatedStep:
             for piece, change, gradient in zip(self._pieces, changes, self._exact.gradients, strict=True)
             for part in self._counted(piece)
         )
-        trainer = self._trainer
+        trainer, loss = self._trainer, self._exact.loss
         change, update, descent = exact_sum(trainer.mesh.world, [*squares, descent], trainer.policy.exact)
-        loss = self._exact.loss
         return Divergence((step.loss - loss) / loss, math.sqrt(change / update), descent / loss)
 
     @property
