@@ -1,6 +1,10 @@
-"""Worker that compares measured effects of codecs with runs that really use the codec in one step."""
+"""Worker that compares measured effects of codecs with runs that really use the codec in one step.
+
+Arguments: a case, and faults to plant.
+"""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -20,7 +24,10 @@ from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
 from hpcbench.contract.traffic import Traffic, list_live_traffic
+from hpcbench.errors import UserError
+from hpcbench.features.effects.observer.effects import EffectObserver
 from hpcbench.features.effects.observer.repeated_step import RepeatedStep
+from hpcbench.features.effects.settings import CodecEffects
 from hpcbench.parallel.data_parallel import DataParallel
 from hpcbench.train.trainer import Trainer
 
@@ -28,6 +35,7 @@ WORLD, CORPUS, QUIET = MPI.COMM_WORLD, shared_text.corpus(), Progress(Wait.GIVE_
 BEFORE = 2
 """Number of steps before the repeated step."""
 CODEC = "int4:32"
+EFFECTS = CodecEffects(steps=[BEFORE], codecs=[CODEC])
 CASES = {
     "tensor": (Layout(dp=2, tp=2), 1, None),
     "pipeline": (Layout(dp=2, pp=2), 3, None),
@@ -40,7 +48,7 @@ def make_run(name: str, *rules: Rule) -> Run:
     run = in_pairs(run_of("gpt2", layout, precision="fp32", zero=zero))
     scheme = NamedScheme(name="scheme", algorithm="encoded", default="none", rules=list(rules))
     model = run.model.changed(experts=experts, tied=False)
-    return run.changed(model=model, scheme=scheme, train=run.train.changed(steps=BEFORE + 1))
+    return run.changed(model=model, scheme=scheme, train=run.train.changed(steps=BEFORE + 1, codec_effects=EFFECTS))
 
 
 def masters(trainer: Trainer) -> list[Part]:
@@ -133,9 +141,17 @@ def compare(name: str, fault: str | None) -> None:
     plain = without_codec(name)
     trainer = train(run)
     calls = trainer.policy.calls()
+    observer = EffectObserver(trainer)
+    assert observer.end(1) is None and not observer.writes(1) and observer.writes(BEFORE)
     with FAULTS[fault]() if fault else nullcontext():
-        repeated = RepeatedStep(trainer, BEFORE + 1)
-        measured = {traffic: repeated.measure({traffic: CODEC}) for traffic in list_live_traffic(run.setting)}
+        event = observer.end(BEFORE)
+    assert event is not None and event.effects
+    measured = {
+        tuple(str(each.traffic).split()): (each.loss, each.update, each.descent)
+        for each in event.effects
+        if each.codec == CODEC
+    }
+    assert list(measured) == list_live_traffic(run.setting)
     unchanged = trainer.policy.calls() == calls and trainer.phases.steps == BEFORE
     after = Taken(trainer)
     unchanged = unchanged and after.loss == plain.loss and np.array_equal(after.update, plain.update)
@@ -155,10 +171,23 @@ def compare(name: str, fault: str | None) -> None:
             )
 
 
-if __name__ == "__main__":
-    for case in CASES:
-        compare(case, None)
-    compare("tensor", "swapped_channels")
-    compare("tensor", "weights_not_sent_again")
-    compare("experts", "counted_twice")
+def refuse() -> None:
+    """Print why a scheme with error feedback is refused."""
+    feedback = Rule(dimension="DP", codec="sign:1024", feedback=True)
+    try:
+        EffectObserver(Trainer(make_run("tensor", feedback), WORLD.Dup(), QUIET, CORPUS))
+    except UserError as error:
+        if WORLD.rank == 0:
+            print(json.dumps({"refused": str(error)}), flush=True)
+
+
+def main(case: str, *faults: str) -> None:
+    compare(case, None)
+    for fault in faults:
+        compare(case, fault)
+    refuse()
     meet(WORLD)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
