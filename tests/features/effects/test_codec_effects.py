@@ -78,7 +78,7 @@ def test_schemes_with_residuals_are_refused(rows):
 
 
 def test_settings_are_checked():
-    train = Train(steps=10, global_batch=8, codec_effects=SETTINGS)
+    train = Train(steps=10, warmup_steps=2, global_batch=8, codec_effects=SETTINGS)
     assert train.codec_effects.codecs == ["int8:256"] == CodecEffects(steps=[1], codecs=["int8"] * 2).codecs
     with pytest.raises(ValidationError, match=r"codec_effects.steps ends with step 2, which no step follows"):
         Train(steps=2, warmup_steps=1, global_batch=8, codec_effects=SETTINGS)
@@ -98,11 +98,13 @@ def test_settings_are_checked():
     ],
 )
 def test_steps_that_cannot_be_repeated_are_refused(change, field):
-    train = Train(steps=10, global_batch=8, codec_effects=SETTINGS, **change)
+    train = Train(steps=10, warmup_steps=2, global_batch=8, codec_effects=SETTINGS, **change)
     misfit = find_effects_misfit(Model(layers=2, hidden=32, heads=2), train, 1, "1d")
     assert (misfit and misfit.field) == (field and ("train", field))
 
 
 def test_1_bit_adam_is_refused():
-    train = Train(steps=10, global_batch=8, codec_effects=SETTINGS, optimizer="onebit-adam", zero=0, clip=0)
+    train = Train(
+        steps=10, warmup_steps=2, global_batch=8, codec_effects=SETTINGS, optimizer="onebit-adam", zero=0, clip=0
+    )
     assert find_optimizer_misfit(train).field == ("train", "codec_effects")
