@@ -1,9 +1,9 @@
 """MPI sums of 16-bit values, with the library's own datatype or with a user-defined operation.
 
 The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a float16 datatype, but
-may add the values one by one in software. This is ten times slower than float32 and would make the uncompressed
-baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds
-after each addition, as MPI and NCCL do.
+may add the values one by one in software. Such sums are ten times slower than float32 sums and would make the
+uncompressed baseline too slow. A user-defined operation on 2-byte values works with every library. The operation adds
+in float32 and rounds after each addition, as MPI and NCCL do.
 """
 
 import functools
@@ -20,7 +20,7 @@ from hpcbench.comm.arrays import Array
 
 LIBRARY, KERNEL = "MPI library's type", "hpcbench's loop as an MPI operation"
 _SLOWER = 2.0
-"""The library's own datatype is used unless its sum takes at least this many times as long as hpcbench's kernel."""
+"""The library's own datatype is used unless hpcbench's kernel is faster by at least this factor."""
 _TRIED = 1 << 15
 """Number of values in the timing comparison."""
 

@@ -36,7 +36,7 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that determine the part of each rank. Checkpoints with different values have a different layout."""
+"""Settings that determine which part of the state each rank holds. If they differ, a checkpoint has another layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -50,7 +50,9 @@ _FREE = (
 """Settings that may change when a run is resumed."""
 _FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
 """Settings that may change if the checkpoint contains weight versions of stages or clocks of workers."""
-_NOT_SCALARS = (*SHARED, RESIDUALS, "factors", "shards", "holder", "replicas", "calls")
+_OWN = ("factors", "boundaries")
+"""Tensors that belong to one rank, and that another layout cannot use."""
+_NOT_SCALARS = (*SHARED, RESIDUALS, *_OWN, "shards", "holder", "replicas", "calls")
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,16 @@ class Checkpoint:
     index: Index
     """Tensor index of the files."""
     holders: list[list[int]]
-    """Holder of the residuals of each writing rank. Ranks with the same holder had identical residuals."""
+    """For each writing rank, the identifier of its residuals.
+
+    Ranks with the same identifier had identical residuals.
+    """
     scalars: dict[str, Any]
     """Values that are the same on all ranks: loss scale, number of updates, and number of skipped steps."""
     calls: dict[str, int]
     """Number of calls of each channel (the maximum over all ranks)."""
     changed: tuple[str, ...] = ()
-    """Differences from the layout of the resumed run. Without differences, resuming is bitwise exact."""
+    """Differences from the layout of the resumed run. If there are none, resuming is bitwise exact."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,8 @@ class Checkpoints:
                 share_residuals(state, checkpoint.index, opened, checkpoint.holders)
             else:
                 take_own_residuals(state, opened[rank])
-            state["factors"] = {} if checkpoint.changed else opened[rank].get("factors", {})
+            for kind in _OWN:
+                state[kind] = {} if checkpoint.changed else opened[rank].get(kind, {})
             state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
         except (OSError, ValueError, KeyError) as error:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
@@ -227,7 +233,7 @@ class Checkpoints:
         content: dict[str, Any] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for fragment in (parts[i] for i in mine):
             content[fragment.kind][fragment.name] = fragment.fields
-        return {**content, "calls": state["calls"], "factors": state["factors"]}, index
+        return {**content, "calls": state["calls"], **{kind: state[kind] for kind in _OWN}}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
         """Return the first fault in the checkpoint files, in rank order, or None if all files are valid."""

@@ -28,8 +28,7 @@ class ExpertCounts:
     Attributes
     ----------
     active : bool
-        Whether forward passes are counted. It is True in training and False in evaluations. Recomputation is never
-        counted.
+        Whether forward passes are counted: True in training, False in evaluations. Recomputation is never counted.
     paused : bool
         Whether nothing is counted, even in training.
     """

@@ -69,7 +69,7 @@ class Trainer:
     phases : Phases
         Times of the phases in timed steps.
     experts : ExpertCounts
-        Numbers of tokens per expert in timed steps.
+        Token counts of the experts in timed steps.
     rows : RowCounts
         Statistics of the gradient reductions in timed steps that send only touched rows.
     """
@@ -154,12 +154,13 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Run step `step` (from 0). If gradients are not finite, the weights do not change.
 
-        `told_to_stop` is called after the timed part of the step. The result is sent to all ranks together with other
+        `told_to_stop` is called after the timed part of the step. Its result is sent to all ranks together with other
         values that are summed in every step.
         """
         scale = self._scale.value
         self.policy.begin_step(step + 1)
         self.data_parallel.follow_changes(self.policy)
+        self.pipeline.errors.follow_changes(self.policy)
         timed = self._timed(step)
         accepted = self.experts.take_kept()
         summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]
@@ -180,7 +181,7 @@ class Trainer:
         )
 
     def _timed(self, step: int) -> Timed:
-        """Run a step, and count its time and traffic on this rank."""
+        """Run a step, and record its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
         clock.settle()  # messages between steps belong to no step
         self.traffic.begin()
@@ -242,9 +243,12 @@ class Trainer:
         overflow = norm is not None and not math.isfinite(norm)
         if overflow:
             self.data_parallel.forget_residuals()
+            self.pipeline.errors.forget()
         else:
             self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
+        before = self._scale.value
         self._scale.update(overflow=overflow)
+        self.pipeline.errors.scale(self._scale.value / before)
         self.skipped += overflow
         return lr, norm
 
@@ -279,7 +283,8 @@ class Trainer:
 
     def held_bytes(self) -> dict[str, int]:
         """Return the size in bytes of the tensors that persist between steps, by location and purpose."""
-        return self.data_parallel.held_bytes()
+        held, errors = self.data_parallel.held_bytes(), self.pipeline.errors.nbytes
+        return held | ({"host residuals": held.get("host residuals", 0) + errors} if errors else {})
 
     def staleness(self) -> Staleness | None:
         """Return the staleness of the gradients (a collective call), or None if it is always zero."""
@@ -290,9 +295,9 @@ class Trainer:
 
         The state contains all values that affect the next step. Two additional entries describe the parts of the
         parameters that the tensors represent, and the ranks that hold different residuals of the same elements. These
-        ranks are the other replicas. If residuals belong to partial gradients, they also include the stage with the
-        other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group. The
-        state does not contain the step number.
+        ranks are the other replicas. If residuals belong to partial gradients, these ranks also include the stage with
+        the other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group.
+        The state does not contain the step number.
         """
         summands = self.data_parallel.residuals_are_summands
         spread = summands and any(shard.partial for _, shard in self.held)
@@ -302,6 +307,7 @@ class Trainer:
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
             "factors": self.data_parallel.factors(),
+            "boundaries": self.pipeline.errors.save(),
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
@@ -316,7 +322,7 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a `state` of this rank. The following steps are bitwise identical to an uninterrupted run.
+        """Resume from a `state` of this rank. Subsequent steps are bitwise identical to those of an uninterrupted run.
 
         Raises
         ------
@@ -327,6 +333,7 @@ class Trainer:
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
         self.data_parallel.load_factors(state["factors"])
+        self.pipeline.errors.load(state["boundaries"])
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]
