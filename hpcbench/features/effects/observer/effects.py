@@ -46,8 +46,12 @@ class EffectObserver(Observer):
         begin, repeated, effects = time.perf_counter(), RepeatedStep(self._trainer, step + 1), []
         for traffic in self._traffic:
             for codec in self._settings.codecs:
-                numbers = repeated.measure({traffic: codec})._asdict()
-                finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-                effects.append(CodecEffect(traffic=" ".join(traffic), codec=codec, **finite))
+                loss, update, descent = map(_or_none, repeated.measure({traffic: codec}))
+                effect = CodecEffect(traffic=" ".join(traffic), codec=codec, loss=loss, update=update, descent=descent)
+                effects.append(effect)
         seconds = round(time.perf_counter() - begin, 3)
         return CodecEffectsMeasured(step=step, effects=tuple(effects), seconds=seconds)
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
