@@ -1,0 +1,206 @@
+"""Worker that sums gradients with mixed widths on two replicas, and prints JSON lines.
+
+The arguments are names of functions of this module.
+"""
+
+import sys
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from gradient_schemes_worker import make_trainer, run_with, tell
+from planting import Patch, list_faults
+from torch import Tensor, nn
+from zero_worker import WORLD
+
+from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.group import Group
+from hpcbench.comm.policy import Policy
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.mixed_widths import SUPER_GROUP, count_widths, name_codecs
+from hpcbench.contract.run import Run
+from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel import mixed_widths
+from hpcbench.parallel.adamw import AdamW
+from hpcbench.parallel.buckets import Bucket
+from hpcbench.parallel.exact import digest
+from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.mixed_widths import MixedWidths
+from hpcbench.parallel.pieces import make_piece
+from hpcbench.parallel.sharding import Held, Shard
+from hpcbench.predict.calls import StepCalls
+from hpcbench.predict.volume import count_step_bytes
+from hpcbench.train.agreement import replicas_agree
+
+CODEC, BITS = "int4:16/256:nonuniform", 4.5625
+"""The codec, and a budget that equals its size."""
+MIXED = Rule(dimension="DP", codec=CODEC, mixed_bits=BITS)
+UNIFORM = Rule(dimension="DP", codec=CODEC)
+CHANNELS = ("DP BACKWARD GRAD", "EXACT BACKWARD GRAD")
+ELEMENTS = 2 * (SUPER_GROUP * 19 + 48)
+"""Number of values in the bucket of the sums, in two pieces with a remainder."""
+
+
+def step(run: Run) -> tuple[Tensor, dict[str, list[int]]]:
+    """Train one step. Return the reduced gradients of this rank, and message and wire bytes by channel."""
+    trainer = make_trainer(run)
+    trainer.step(0)
+    assert replicas_agree(trainer)
+    counters = {" ".join(channel.traffic): channel.counters for channel in trainer.policy.channels}
+    sent = {name: [counters[name].message_bytes, counters[name].wire_bytes] for name in CHANNELS if name in counters}
+    return torch.cat([piece.gradient.flatten() for piece in trainer.data_parallel.pieces]), sent
+
+
+def training() -> None:
+    """Compare gradients and bytes of the first step with those of whole gradients, at each ZeRO stage."""
+    for zero in (0, 1, 2, 3):
+        settings = {"zero": zero, "bucket_mb": 0.05, "micro_batch": 2}
+        exact, _ = step(run_with(**settings))
+        uniform, uniform_bytes = step(run_with(UNIFORM, **settings))
+        run = run_with(MIXED, **settings)
+        mixed, mixed_bytes = step(run)
+        predicted = count_step_bytes(run.model, run.train, run.layout, WORLD.rank, mixed_widths=(CODEC, BITS))
+        squares = [float((values - exact).square().sum()) for values in (mixed, uniform)]
+        squares = [WORLD.allreduce(square) for square in (*squares, float(exact.square().sum()))]
+        tell(
+            test="training",
+            zero=zero,
+            errors=[(square / squares[2]) ** 0.5 for square in squares[:2]],
+            mixed=mixed_bytes,
+            uniform=uniform_bytes,
+            predicted={" ".join(key): nbytes for key, nbytes in predicted.items() if " ".join(key) in CHANNELS},
+            wire=predict_wire_bytes(run),
+        )
+
+
+def predict_wire_bytes(run: Run) -> int:
+    """Return the encoded bytes that both ranks send in a step: each message once, or twice for an all-reduce."""
+    calls = StepCalls(run.model, run.train, run.layout, WORLD.rank, mixed_widths=(CODEC, BITS))
+    dtype, total = np.dtype(np.float32), 0
+    for bucket, count in calls.buckets:
+        for call in calls.reductions(bucket):
+            codec = call.codec or ("none" if call.channel[0] == "EXACT" else CODEC)
+            nbytes = get_codec(codec).wire_bytes(call.elements, dtype)
+            total += count * nbytes * (2 if call.operation == "all-reduce" else 1)
+    return total
+
+
+def own_gradient(rank: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the gradient of a rank. Its super-groups have magnitudes from 1e-4 to 1, in a random order."""
+    random = np.random.default_rng(rank)
+    scales = np.exp2(np.random.default_rng(9).permutation(np.linspace(-13, 0, ELEMENTS // 16))).repeat(16)
+    return (random.standard_normal(ELEMENTS) * scales).astype(np.float32)
+
+
+def choose(gradients: list[Any], counts: Any) -> list[list[int]]:
+    """Return the super-groups with 2, 4 and 8 bits in one piece, from the gradients of all ranks: plain Python."""
+    norms = [
+        max(sum(float(x) ** 2 for x in each[k * SUPER_GROUP : (k + 1) * SUPER_GROUP]) for each in gradients)
+        for k in range(counts.groups)
+    ]
+    order = sorted(range(counts.groups), key=lambda k: -norms[k])
+    wide, middle = order[: counts.wide], order[counts.wide : counts.wide + counts.middle]
+    return [sorted(order[counts.wide + counts.middle :]), sorted(middle), sorted(wide)]
+
+
+def sum_by_model(group: Group, channels: list[Any], *, scattered: bool) -> Tensor:
+    """Return the sum that the reducer must return: each width by an ordinary reduction of its values."""
+    parts = 2 if scattered else 1
+    pieces = [np.split(own_gradient(rank) / np.float32(2), parts) for rank in range(2)]
+    counts = count_widths(ELEMENTS // parts, CODEC, BITS, scattered=scattered)
+    assert counts is not None
+    chosen = [choose([pieces[0][part], pieces[1][part]], counts) for part in range(parts)]
+    own = pieces[WORLD.rank]
+    index = []
+    for part in range(parts):
+        of_widths = [[k * SUPER_GROUP + i for k in places for i in range(SUPER_GROUP)] for places in chosen[part]]
+        of_widths[1] += range(counts.groups * SUPER_GROUP, ELEMENTS // parts)
+        index.append(of_widths)
+    result = np.full(ELEMENTS // parts, np.nan, np.float32)
+    for width, channel in enumerate(channels):
+        message = np.concatenate([own[part][index[part][width]] for part in range(parts)])
+        if scattered:
+            total = np.empty(len(message) // 2, np.float32)
+            group.reduce_scatter(message, total, channel=channel).wait()
+            result[index[WORLD.rank][width]] = total
+        else:
+            group.all_reduce(message, channel=channel).wait()
+            result[index[0][width]] = message
+    return torch.from_numpy(result)
+
+
+def sums() -> None:
+    """Compare the sums of the reducer with those of the model: without a fault, and with each fault."""
+    group = Mesh(WORLD.Dup(), Layout(dp=2), Progress(Wait.GIVE_WAY)).dp
+    of = (Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+    for scattered in (False, True):
+        channels = [
+            Policy(Scheme(algorithm="two-shot", rules=[Rule(dimension="DP", codec=codec)])).channel(*of)
+            for codec in name_codecs(CODEC)
+        ]
+        expected = sum_by_model(group, channels, scattered=scattered)
+        tell(test="sums", scattered=scattered, fault=None, **reduce(group, expected, scattered=scattered))
+        for name, fault in FAULTS.items():
+            with fault():
+                tell(test="sums", scattered=scattered, fault=name, **reduce(group, expected, scattered=scattered))
+    overflow = reduce(group, torch.zeros(ELEMENTS), scattered=False, infinite=True)
+    tell(test="overflow", finite=overflow["finite"], digest=overflow["digest"])
+
+
+def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = False) -> dict[str, Any]:
+    """Sum a gradient with mixed widths, and compare the sum."""
+    policy = Policy(Scheme(algorithm="two-shot", rules=[MIXED]))
+    channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
+    exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
+    held = [Held(nn.Parameter(torch.zeros(ELEMENTS)), Shard("weight", (ELEMENTS,)))]
+    part, parts = (WORLD.rank, 2) if scattered else (0, 1)
+    piece = make_piece(Bucket(held, 2), AdamW(0.9, 0.95, 1e-8, 0.0), part=part, parts=parts, feedback=False)
+    piece.bucket.gradients.copy_(torch.from_numpy(own_gradient(WORLD.rank)))
+    if infinite and WORLD.rank:
+        piece.bucket.gradients[700] = torch.nan
+    reduction = MixedWidths(channel, exact).start(piece, piece.bucket.gradients, 2.0, group, scattered=scattered)
+    assert reduction is not None
+    reduction.wait()
+    return {
+        "equal": bool(torch.equal(reduction.result, expected)),
+        "digest": digest([reduction.result.clone()]),
+        "finite": bool(torch.isfinite(reduction.result).all()),
+    }
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def widths_of_own_norms() -> Patch:
+    """Each rank chooses widths by its own norms instead of the maximum over the replicas."""
+    return patch.object(MixedWidths, "exchange", lambda self, norms, group: None)
+
+
+def widths_reversed() -> Patch:
+    """Super-groups with the smallest norms are sent with 8 bits."""
+    argsort = torch.argsort
+    return patch.object(torch, "argsort", lambda norms, **how: argsort(-norms, **how))
+
+
+def remainder_lost() -> Patch:
+    """The values after the last super-group are not written back."""
+    complete = mixed_widths._complete
+
+    def faulty(values: Tensor, places: Any, counts: Any, sums: Any) -> None:
+        before = values.view(len(places[0]), -1)[:, counts.groups * SUPER_GROUP :].clone()
+        complete(values, places, counts, sums)
+        values.view(len(places[0]), -1)[:, counts.groups * SUPER_GROUP :] = before
+
+    return patch.object(mixed_widths, "_complete", faulty)
+
+
+FAULTS = list_faults(widths_of_own_norms, widths_reversed, remainder_lost)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        globals()[name]()
