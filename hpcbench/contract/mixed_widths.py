@@ -1,10 +1,7 @@
-"""Mixed widths of gradients: 2, 4 or 8 bits for each super-group of a message, under a budget (arXiv 2602.08923).
-
-The budget determines the number of super-groups of each width, so the sizes of all messages are known in advance. Only
-the choice of the super-groups depends on the gradients.
-"""
+"""Mixed widths of gradients: 2, 4 or 8 bits for each super-group of a message, under a budget (arXiv 2602.08923)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpcbench.codecs import spec
@@ -12,14 +9,8 @@ from hpcbench.contract.training import Train
 
 SUPER_GROUP = 256
 """Number of values that share a width."""
-STATISTIC_BYTES = 4
-"""Bytes of the fp32 norm of a super-group, which ranks exchange to choose widths."""
-WIDE_SHARE, WIDE_SLOPE = 1 / 8, 3 / 16
-"""Share of 8-bit super-groups at a budget that equals the codec's size, and its slope per bit of the budget.
-
-Fitted to the shares with the least error on sampled gradients of a GPT, for budgets from 3.5 to 5 bits and both block
-sizes.
-"""
+LEVEL_BYTES = 1
+"""Bytes of the norm of a super-group, which ranks exchange to choose widths."""
 
 
 class WidthCounts(NamedTuple):
@@ -38,11 +29,34 @@ class WidthCounts(NamedTuple):
     @property
     def elements(self) -> tuple[int, int, int]:
         """Number of values of each width, in the order of `name_codecs`. The 4-bit message carries the remainder."""
-        return (
-            self.narrow * SUPER_GROUP,
-            self.middle * SUPER_GROUP + self.remainder,
-            self.wide * SUPER_GROUP,
-        )
+        return self.narrow * SUPER_GROUP, self.middle * SUPER_GROUP + self.remainder, self.wide * SUPER_GROUP
+
+
+@dataclass(frozen=True)
+class WidthBudget:
+    """Bytes that the super-groups of a piece may have."""
+
+    groups: int
+    """Number of super-groups."""
+    remainder: int
+    """Number of values after the last complete super-group, which have 4 bits."""
+    spare: int
+    """Bytes of the budget that remain if all super-groups have 2 bits."""
+    middle_extra: int
+    """Bytes that a super-group with 4 bits has more than one with 2 bits."""
+    wide_extra: int
+    """Bytes that a super-group with 8 bits has more than one with 2 bits."""
+    wide_guess: float
+    """Typical share of super-groups with 8 bits."""
+
+    def fill(self, wide: int) -> WidthCounts:
+        """Return the counts with `wide` super-groups of 8 bits, and with as many of 4 bits as the budget allows."""
+        middle = min(self.groups - wide, (self.spare - wide * self.wide_extra) // self.middle_extra)
+        return WidthCounts(self.groups - wide - middle, middle, wide, self.remainder)
+
+    def guess(self) -> WidthCounts:
+        """Return typical counts. Only predictions use them, because a run chooses counts by its gradients."""
+        return self.fill(min(self.groups, self.spare // self.wide_extra, int(self.groups * self.wide_guess)))
 
 
 def name_codecs(codec: str) -> tuple[str, str, str]:
@@ -64,17 +78,17 @@ def explain_wrong_budget(codec: str, bits: float) -> str | None:
             "int4:32/256, also with :nonuniform"
         )
     least, _, most = (8 * nbytes / SUPER_GROUP for nbytes in _list_sizes(codec))
-    statistics = 2 * 8 * STATISTIC_BYTES / SUPER_GROUP
-    if not least + statistics <= bits <= most + statistics:
+    norms = 2 * 8 * LEVEL_BYTES / SUPER_GROUP
+    if not least + norms <= bits <= most + norms:
         return (
-            f"mixed_bits {bits:g} is not between {least + statistics:g} and {most + statistics:g}, the bits per value "
+            f"mixed_bits {bits:g} is not between {least + norms:g} and {most + norms:g}, the bits per value "
             "if all values have 2 or 8 bits, with scales and norms: change it"
         )
     return None
 
 
-def count_widths(elements: int, codec: str, bits: float, *, scattered: bool) -> WidthCounts | None:
-    """Return the number of super-groups of each width for a piece, or None without a complete super-group.
+def make_budget(elements: int, codec: str, bits: float, *, scattered: bool) -> WidthBudget | None:
+    """Return the budget of a piece, or None without a complete super-group.
 
     Parameters
     ----------
@@ -83,22 +97,15 @@ def count_widths(elements: int, codec: str, bits: float, *, scattered: bool) -> 
     codec, bits
         Codec of the rule, and its budget in bits per value. The budget includes scales and the exchanged norms.
     scattered
-        Whether sums are reduce-scattered. An all-reduce of norms then needs twice their bytes in the budget.
+        Whether sums are reduce-scattered. The all-reduce of norms then needs twice their bytes in the budget.
     """
     groups, remainder = divmod(elements, SUPER_GROUP)
     if not groups:
         return None
     narrow, middle, wide = _list_sizes(codec)
-    budget = int(groups * (bits * SUPER_GROUP / 8 - STATISTIC_BYTES * (2 if scattered else 1)))
-    spare = budget - groups * narrow
-    share = WIDE_SHARE + WIDE_SLOPE * 8 * (budget / groups - middle) / SUPER_GROUP
-    wides = max(0, min(groups, int(groups * share), spare // (wide - narrow)))
-    spare -= wides * (wide - narrow)
-    middles = min(groups - wides, spare // (middle - narrow))
-    if wides + middles == groups:
-        more = min(middles, (spare - middles * (middle - narrow)) // (wide - middle))
-        middles, wides = middles - more, wides + more
-    return WidthCounts(groups - wides - middles, middles, wides, remainder)
+    budget = int(groups * (bits * SUPER_GROUP / 8 - LEVEL_BYTES * (2 if scattered else 1)))
+    share = 1 / 8 + 3 / 16 * (bits - 8 * middle / SUPER_GROUP)  # fits sampled gradients of a GPT
+    return WidthBudget(groups, remainder, budget - groups * narrow, middle - narrow, wide - narrow, max(0.0, share))
 
 
 def find_width_misfit(bits: Sequence[float], train: Train) -> str | None:

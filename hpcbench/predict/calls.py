@@ -10,7 +10,7 @@ from functools import cached_property
 from hpcbench.contract.gradient_fit import count_factors
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.mixed_widths import STATISTIC_BYTES, WidthCounts, count_widths, name_codecs
+from hpcbench.contract.mixed_widths import LEVEL_BYTES, WidthCounts, make_budget, name_codecs
 from hpcbench.contract.shards import ElementRange
 from hpcbench.contract.traffic import Traffic, find_content
 from hpcbench.contract.training import UNFLUSHED, Model, Train
@@ -303,28 +303,32 @@ class StepCalls:
         group = _holders(bucket)
         if self._low_rank and not bucket.width and (sizes := count_factors(bucket.shapes, self._low_rank)):
             return [PredictedCall(channel, "all-reduce", elements, width, group) for elements in sizes]
-        if counts := self.count_widths(bucket):
+        if counts := self.guess_widths(bucket):
             parts = self._sizes[group][0] if self._train.zero else 1
-            norms = PredictedCall(
-                ("EXACT", "BACKWARD", "GRAD"), "all-reduce", parts * counts.groups, STATISTIC_BYTES, group
+            levels = PredictedCall(
+                ("EXACT", "BACKWARD", "GRAD"), "all-reduce", parts * counts.groups, LEVEL_BYTES, group
             )
             codecs = name_codecs(self._mixed_widths[0])
             messages = zip(counts.elements, codecs, strict=True)
-            return [norms] + [
+            return [levels] + [
                 PredictedCall(channel, operation, parts * elements, width, group, codec)
                 for elements, codec in messages
                 if elements
             ]
         return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
 
-    def count_widths(self, bucket: PredictedBucket) -> WidthCounts | None:
-        """Return the number of super-groups of each width in a piece of a bucket, or None without mixed widths."""
+    def guess_widths(self, bucket: PredictedBucket) -> WidthCounts | None:
+        """Return typical numbers of super-groups of each width in a piece of a bucket, or None without mixed widths.
+
+        A run chooses these numbers by its gradients. The sum of all message bytes does not depend on them.
+        """
         codec, bits = self._mixed_widths
         size = self._sizes[_holders(bucket)][0]
         if not bits or self._frozen or size == 1:
             return None
         scattered = self._train.zero > 0
-        return count_widths(bucket.length // (size if scattered else 1), codec, bits, scattered=scattered)
+        budget = make_budget(bucket.length // (size if scattered else 1), codec, bits, scattered=scattered)
+        return budget.guess() if budget else None
 
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.

@@ -148,7 +148,7 @@ class StageCosts:
         """Return the cost of a bucket's reductions, including low-rank products and the copies of mixed widths."""
         calls = self.calls.reductions(bucket)
         cost = self.cost([(call, 1) for call in calls])
-        if self.calls.count_widths(bucket):
+        if self.calls.guess_widths(bucket):
             cost += Cost(encode=self._costs.time_splitting(bucket.length))
         elif len(calls) > 1:
             cost += Cost(encode=self._costs.time_factors(bucket.length))

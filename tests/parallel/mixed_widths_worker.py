@@ -3,6 +3,7 @@
 The arguments are names of functions of this module.
 """
 
+import math
 import sys
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.mixed_widths import SUPER_GROUP, count_widths, name_codecs
+from hpcbench.contract.mixed_widths import SUPER_GROUP, name_codecs
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import Rule, Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
@@ -38,6 +39,7 @@ from hpcbench.train.agreement import replicas_agree
 
 CODEC, BITS = "int4:16/256:nonuniform", 4.5625
 """The codec, and a budget that equals its size."""
+SIZE = get_codec(CODEC)
 MIXED = Rule(dimension="DP", codec=CODEC, mixed_bits=BITS)
 UNIFORM = Rule(dimension="DP", codec=CODEC)
 CHANNELS = ("DP BACKWARD GRAD", "EXACT BACKWARD GRAD")
@@ -73,52 +75,78 @@ def training() -> None:
             mixed=mixed_bytes,
             uniform=uniform_bytes,
             predicted={" ".join(key): nbytes for key, nbytes in predicted.items() if " ".join(key) in CHANNELS},
-            wire=predict_wire_bytes(run),
+            budget=sum_budgets(run),
         )
 
 
-def predict_wire_bytes(run: Run) -> int:
-    """Return the encoded bytes that both ranks send in a step: each message once, or twice for an all-reduce."""
-    calls = StepCalls(run.model, run.train, run.layout, WORLD.rank, mixed_widths=(CODEC, BITS))
-    dtype, total = np.dtype(np.float32), 0
+def sum_budgets(run: Run) -> float:
+    """Return the bytes that both ranks may send in a step. Values after the last super-group have four bits."""
+    calls = StepCalls(run.model, run.train, run.layout, WORLD.rank)
+    parts, total = (2, 0.0) if run.train.zero else (1, 0.0)
     for bucket, count in calls.buckets:
-        for call in calls.reductions(bucket):
-            codec = call.codec or ("none" if call.channel[0] == "EXACT" else CODEC)
-            nbytes = get_codec(codec).wire_bytes(call.elements, dtype)
-            total += count * nbytes * (2 if call.operation == "all-reduce" else 1)
+        groups, remainder = divmod(bucket.length // parts, SUPER_GROUP)
+        cuts = 4 * 18 if parts == 1 else 0  # a cut within a group of 256 values repeats its scales
+        in_full = parts * (groups * SUPER_GROUP * BITS / 8 + SIZE.wire_bytes(remainder, np.dtype(np.float32))) + cuts
+        total += count * in_full * (2 if parts == 1 else 1)
     return total
 
 
-def own_gradient(rank: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the gradient of a rank. Its super-groups have magnitudes from 1e-4 to 1, in a random order."""
-    random = np.random.default_rng(rank)
-    scales = np.exp2(np.random.default_rng(9).permutation(np.linspace(-13, 0, ELEMENTS // 16))).repeat(16)
-    return (random.standard_normal(ELEMENTS) * scales).astype(np.float32)
+def own_gradient(rank: int, parts: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the gradient of a rank. Its super-groups have magnitudes from 1e-4 to 1, in a random order.
+
+    In each piece, all ranks have the same super-groups in another order. Ranks that choose widths by their own
+    gradients then have messages of equal sizes.
+    """
+    random = np.random.default_rng(9)
+    values = random.standard_normal((parts, ELEMENTS // parts), dtype=np.float32)
+    groups = values.shape[1] // SUPER_GROUP
+    for piece in values:
+        scales = np.exp2(random.permutation(np.linspace(-13, 0, groups, dtype=np.float32)))
+        cut = piece[: groups * SUPER_GROUP].reshape(groups, SUPER_GROUP)
+        cut[...] = np.roll(cut * scales[:, None], 5 * rank, axis=0)
+    return values.reshape(-1)
 
 
-def choose(gradients: list[Any], counts: Any) -> list[list[int]]:
-    """Return the super-groups with 2, 4 and 8 bits in one piece, from the gradients of all ranks: plain Python."""
-    norms = [
-        max(sum(float(x) ** 2 for x in each[k * SUPER_GROUP : (k + 1) * SUPER_GROUP]) for each in gradients)
-        for k in range(counts.groups)
+def choose(gradients: list[list[Any]], *, scattered: bool) -> list[list[list[int]]]:
+    """Return the super-groups with 2, 4 and 8 bits of each piece, from the pieces of all ranks: plain Python."""
+    groups = len(gradients[0][0]) // SUPER_GROUP
+    levels = []
+    for pieces in zip(*gradients, strict=True):
+        cut = [[each[k * SUPER_GROUP : (k + 1) * SUPER_GROUP] for each in pieces] for k in range(groups)]
+        norms = [[math.sqrt(sum(float(x) ** 2 for x in values)) for values in of_ranks] for of_ranks in cut]
+        levels.append([max(round(2 * math.log2(norm)) + 128 for norm in of_ranks) for of_ranks in norms])
+    orders = [sorted(range(groups), key=lambda k: -each[k]) for each in levels]
+    bytes_left = groups * (BITS * 32 - (2 if scattered else 1) - 82)
+    best: tuple[int, int, int] | None = None
+    for wide in range(groups + 1):
+        middle = min(groups - wide, math.floor((bytes_left - wide * (260 - 82)) / (146 - 82)))
+        if middle < 0:
+            break
+        weights = [49] * wide + [16129] * middle + [49 * 16129] * (groups - wide - middle)
+        error = sum(
+            weight * 2 ** each[k]
+            for each, order in zip(levels, orders, strict=True)
+            for weight, k in zip(weights, order, strict=True)
+        )
+        if best is None or error < best[0]:
+            best = error, wide, middle
+    assert best is not None
+    _, wide, middle = best
+    return [
+        [sorted(order[wide + middle :]), sorted(order[wide : wide + middle]), sorted(order[:wide])] for order in orders
     ]
-    order = sorted(range(counts.groups), key=lambda k: -norms[k])
-    wide, middle = order[: counts.wide], order[counts.wide : counts.wide + counts.middle]
-    return [sorted(order[counts.wide + counts.middle :]), sorted(middle), sorted(wide)]
 
 
 def sum_by_model(group: Group, channels: list[Any], *, scattered: bool) -> Tensor:
     """Return the sum that the reducer must return: each width by an ordinary reduction of its values."""
     parts = 2 if scattered else 1
-    pieces = [np.split(own_gradient(rank) / np.float32(2), parts) for rank in range(2)]
-    counts = count_widths(ELEMENTS // parts, CODEC, BITS, scattered=scattered)
-    assert counts is not None
-    chosen = [choose([pieces[0][part], pieces[1][part]], counts) for part in range(parts)]
+    pieces = [np.split(own_gradient(rank, parts) / np.float32(2), parts) for rank in range(2)]
+    chosen = choose(pieces, scattered=scattered)
     own = pieces[WORLD.rank]
     index = []
     for part in range(parts):
         of_widths = [[k * SUPER_GROUP + i for k in places for i in range(SUPER_GROUP)] for places in chosen[part]]
-        of_widths[1] += range(counts.groups * SUPER_GROUP, ELEMENTS // parts)
+        of_widths[1] += range(ELEMENTS // parts // SUPER_GROUP * SUPER_GROUP, ELEMENTS // parts)
         index.append(of_widths)
     result = np.full(ELEMENTS // parts, np.nan, np.float32)
     for width, channel in enumerate(channels):
@@ -159,7 +187,7 @@ def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = 
     held = [Held(nn.Parameter(torch.zeros(ELEMENTS)), Shard("weight", (ELEMENTS,)))]
     part, parts = (WORLD.rank, 2) if scattered else (0, 1)
     piece = make_piece(Bucket(held, 2), AdamW(0.9, 0.95, 1e-8, 0.0), part=part, parts=parts, feedback=False)
-    piece.bucket.gradients.copy_(torch.from_numpy(own_gradient(WORLD.rank)))
+    piece.bucket.gradients.copy_(torch.from_numpy(own_gradient(WORLD.rank, parts)))
     if infinite and WORLD.rank:
         piece.bucket.gradients[700] = torch.nan
     reduction = MixedWidths(channel, exact).start(piece, piece.bucket.gradients, 2.0, group, scattered=scattered)
@@ -175,15 +203,15 @@ def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = 
 # ---------------------------------------------------------------- planted faults
 
 
-def widths_of_own_norms() -> Patch:
-    """Each rank chooses widths by its own norms instead of the maximum over the replicas."""
-    return patch.object(MixedWidths, "exchange", lambda self, norms, group: None)
+def widths_of_own_gradients() -> Patch:
+    """Each rank chooses widths by its own gradients instead of the maximum over the replicas."""
+    return patch.object(MixedWidths, "exchange", lambda self, levels, group: None)
 
 
 def widths_reversed() -> Patch:
     """Super-groups with the smallest norms are sent with 8 bits."""
-    argsort = torch.argsort
-    return patch.object(torch, "argsort", lambda norms, **how: argsort(-norms, **how))
+    choose_widths = mixed_widths.choose_widths
+    return patch.object(mixed_widths, "choose_widths", lambda levels, budget: choose_widths(255 - levels, budget))
 
 
 def remainder_lost() -> Patch:
@@ -198,7 +226,7 @@ def remainder_lost() -> Patch:
     return patch.object(mixed_widths, "_complete", faulty)
 
 
-FAULTS = list_faults(widths_of_own_norms, widths_reversed, remainder_lost)
+FAULTS = list_faults(widths_of_own_gradients, widths_reversed, remainder_lost)
 
 
 if __name__ == "__main__":
