@@ -25,7 +25,7 @@ from hpcbench.study.load import Loaded
 
 
 def find_submitted(base: Path, digest: str) -> Path:
-    """Return the newest submission in `base` with this digest of study, site and version.
+    """Return the newest submission in `base` that has this digest of study, site and version.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def find_submitted(base: Path, digest: str) -> Path:
 def further_runs(
     loaded: Loaded, site: Site, submission: SubmissionFile, more: int, only: str | None
 ) -> list[ExpandedRun]:
-    """Return the runs of the next repeats. Their seeds continue the submission's seeds."""
+    """Return the runs of the additional repeats. Repeat numbers and seeds continue those of the submission."""
     last = max(run.repeat for run in submission.runs)
     study = loaded.study.model_copy(update={"repeats": last + more})
     runs = expand(replace(loaded, study=study), site.capacity, offer(site))
@@ -72,8 +72,9 @@ def add_repeats(
 ) -> tuple[list[ExpandedRun], list[Job], list[str]]:
     """Add repeats to a submission and submit their jobs.
 
-    If an interrupted command has added jobs, these jobs are submitted and no others are added. Unless `again` is set,
-    no repeats are added while the last added repeats are unfinished. Running the same command twice is therefore safe.
+    If an earlier command was interrupted after it had added jobs, those jobs are submitted and no others are added.
+    Unless `again` is set, no repeats are added while the last added repeats are unfinished. Running the same command
+    twice is therefore safe.
 
     Parameters
     ----------

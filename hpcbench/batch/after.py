@@ -28,11 +28,12 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     Parameters
     ----------
     after
-        Directory of a submission, or name of a study. A name selects the newest submission below `results`.
+        Directory of a submission, or name of a study. The name of a study selects its newest submission below
+        `results`.
     site
         Site of the waiting jobs.
     where
-        Option or file that named the submission, for error messages.
+        Option or file that specifies the submission, for error messages.
     any_end
         Whether the jobs may end in any state. By default all jobs must complete.
 

@@ -25,9 +25,9 @@ class BatchJob:
 
 
 def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:
-    """Group jobs with the same shape into arrays of at most the site's maximum length, in order.
+    """Group jobs with the same shape into arrays, in order and up to the site's maximum array length.
 
-    Jobs with several runs are not grouped. Such jobs are few, and their names in the queue are useful.
+    Jobs with several runs are not grouped. There are only a few such jobs, and their names in the queue are useful.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[Batc
     site
         Site with the maximum array length.
     arrays
-        Number of existing arrays in the submission. Names of new arrays continue their numbering.
+        Number of existing arrays in the submission. The numbering of new arrays continues from this number.
     """
     if site.scheduler.max_array is None or any(len(job.runs) > 1 for job in jobs):
         return [_single(job.id) for job in jobs]

@@ -31,8 +31,8 @@ def cancel(root: Path, only: str | None = None) -> str:
     Raises
     ------
     UserError
-        The scheduler does not respond, the jobs were submitted by hand, or another command holds the lock. Other causes
-        are that no run matches, or that a matching run shares its job with unfinished runs that do not match.
+        The scheduler does not respond, the jobs were submitted by hand, or another command holds the lock. The error is
+        also raised if no run matches, or if a job with a matching run has unfinished runs that do not match.
     """
     with locked(root.parent):
         ledger, scheduler = Ledger(root), open_scheduler(root)

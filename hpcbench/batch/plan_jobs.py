@@ -42,7 +42,9 @@ def choose(runs: list[ExpandedRun], only: str) -> list[ExpandedRun]:
 def plan(
     runs: list[ExpandedRun], loaded: Loaded, site: Site, *, dry_run: bool, first: int = 1
 ) -> tuple[list[Job], list[str]]:
-    """Group runs into jobs and check them against nodes and queues. Return the jobs and notes for the user.
+    """Group runs into jobs, and check that each job fits the site's nodes and queues.
+
+    Return the jobs and notes for the user.
 
     Parameters
     ----------
@@ -237,7 +239,7 @@ def grid_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def idle_notes(runs: list[ExpandedRun]) -> list[str]:
-    """List the rules that match no traffic. A scheme with only such rules is identical to its default."""
+    """List the rules that match no traffic. If no rule of a scheme matches, the scheme is identical to its default."""
     of_scheme = Counter(run.scheme_name for run in runs)
     idle = Counter((run.scheme_name, rule) for run in runs for rule in idle_rules(run.study, run.scheme, run.size))
     return [
@@ -251,7 +253,7 @@ _MAIL = {"slurm": ("--mail-user", "--mail-type"), "lsf": ("-u", "-N")}
 
 
 def _check_notify(loaded: Loaded, site: Site) -> None:
-    """Refuse a mail address if the site's scheduler would not write to it."""
+    """Refuse a mail address if the site's scheduler would not send mail to it."""
     kind = site.scheduler.kind
     if loaded.study.notify is None:
         return

@@ -49,7 +49,10 @@ def keep(root: Path, study: Path) -> None:
 
 
 def _package(directory: Path) -> dict[str, Any] | None:
-    """Return the revision of hpcbench. An installed package reports its build revision, without a diff."""
+    """Return the revision of hpcbench.
+
+    For an installed package, return the revision from which it was built, without a diff.
+    """
     if is_checkout():
         return _checkout(Path(hpcbench.__file__).resolve().parent, directory, "hpcbench")
     built = package_revision()

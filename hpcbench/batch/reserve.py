@@ -38,7 +38,7 @@ def set_aside(directory: Path, size: int = _SIZE) -> None:
 
 
 def written(directory: Path, write: Callable[[], None]) -> None:
-    """Write a file. If the disk is full, use the space reserved in the directory.
+    """Write a file. If the disk is full, release the space reserved in the directory and try again.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def retry(
     all
         Whether to include runs that failed on their own, ran out of memory, or were cancelled.
     whole_jobs
-        Whether to rerun all runs of those jobs from the start, so that paired runs share an allocation again.
+        Whether to rerun all runs of the retried jobs from the start, so that paired runs share an allocation again.
     sets
         New job limits, such as ``walltime=4h``. If a walltime is given, runs that timed out are included.
     update
@@ -149,7 +149,7 @@ def _put_aside(
 ) -> Iterator[None]:
     """Rename the files of completed runs, so that the job script does not skip these runs.
 
-    If the block fails, the files of unsubmitted jobs are renamed back.
+    If the `with` block raises an error, the files of jobs that were not resubmitted are renamed back.
     """
     times = {job: ledger.count_submissions(job) for job in again}
     moved: dict[str, list[tuple[Path, Path]]] = {job: [] for job in again}

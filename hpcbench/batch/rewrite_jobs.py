@@ -153,7 +153,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _flat(site: Site) -> dict[str, object]:
-    """Return the values of a site, keyed by dotted field, down to the second level."""
+    """Return the values of a site's fields, keyed by dotted path, with at most two levels."""
     fields: dict[str, object] = {}
     for name, value in site.model_dump(mode="json", exclude=set(_IGNORED_FIELDS)).items():
         nested = isinstance(value, dict) and name != "schemes"

@@ -80,7 +80,7 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
 
 
 def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
-    """Describe how many runs send messages between nodes. If none do, add a remedy."""
+    """Describe how many runs send messages between nodes. If no run does, add a remedy."""
     runs = sum(len(job.runs) for job in jobs)
     crossing = sum(len(job.runs) for job in jobs if job.shape.nodes > 1)
     if crossing == runs:
@@ -93,7 +93,7 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
 
 
 def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
-    """List the runs of each cell by scheme and repeat, one line per cell."""
+    """List the runs of each cell, grouped by scheme and repeat, with one line per cell."""
     cells: dict[str, dict[str, list[int]]] = {}
     for run in runs:
         name = ", ".join(f"{key} {value}" for key, value in run.cell.items()) or "one cell"
@@ -102,7 +102,7 @@ def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
 
 
 def _list_runs(repeats_of: dict[str, list[int]]) -> str:
-    """Describe the runs of a cell: their number, and schemes grouped by repeats."""
+    """Describe the runs of a cell: the number of runs, and the repeats of each scheme."""
     schemes: dict[tuple[int, ...], list[str]] = {}
     for scheme, numbers in repeats_of.items():
         schemes.setdefault(tuple(sorted(numbers)), []).append(scheme)

@@ -11,7 +11,7 @@ from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
-"""Maximum size in bytes of a text whose splits are measured. Larger texts have no split that is too short."""
+"""Maximum size in bytes of a text whose splits are measured. In larger texts, no split is too short."""
 
 
 def check_files(runs: list[ExpandedRun], base: Path) -> None:
@@ -67,7 +67,10 @@ def _named_files(study: Study) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _check_length(run: ExpandedRun, study: Study, base: Path) -> None:
-    """Refuse a text with a split shorter than one sample. With a tokenizer, only the run can check the length."""
+    """Refuse a text with a split shorter than one sample.
+
+    If the study uses a tokenizer, only the run itself can check the length.
+    """
     data, seq_len = study.data, study.train.seq_len
     if data.source != "file" or data.tokenizer is not None or data.path is None:
         return

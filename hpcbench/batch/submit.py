@@ -52,7 +52,7 @@ class Options:
     dry_run: bool = False
     """Whether to write the job scripts without submitting them."""
     check: bool = False
-    """Whether a dry run also checks files, images, and scheduler limits, like a submission."""
+    """Whether a dry run also checks files, images, and scheduler limits, as a submission does."""
     out: Path | None = None
     """Parent of the numbered submission directory. The default is ``results/<study>``."""
     sets: list[str] | None = None
@@ -243,7 +243,10 @@ def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:
 
 @contextlib.contextmanager
 def _existing(base: Path) -> Iterator[Path]:
-    """Create the directory if needed, and yield its absolute path. Remove a created directory if the block fails."""
+    """Create the directory if needed, and yield its absolute path.
+
+    If the `with` block fails, remove the directory if it was created here.
+    """
     base = base.absolute()
     missing = [path for path in (base, *base.parents) if not path.exists()]
     try:

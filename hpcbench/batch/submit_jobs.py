@@ -53,8 +53,8 @@ def submit_jobs(
     Raises
     ------
     UserError
-        The scheduler refused a job, or the response is unclear. Earlier jobs are submitted. Running the same command
-        again resumes the submission.
+        The scheduler refused a job, or the response is unclear. The jobs before it are already submitted. Running the
+        same command again resumes the submission.
     """
     if after is not None and len(after.ids) > scheduler.most_after and (ledger.root / RELAY).is_file():
         after = _relayed(scheduler, ledger, after, name, sleep)
@@ -131,7 +131,7 @@ def _look_again(
 def settle(scheduler: JobScheduler, ledger: Ledger, *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Search for jobs without a receipt. Return the number of jobs that the scheduler has accepted.
 
-    A recent job may be listed late, because the call of a killed command may still be in progress.
+    A recent job may be listed late, because the submission call may continue after its command was killed.
 
     Raises
     ------

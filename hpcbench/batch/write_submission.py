@@ -32,7 +32,10 @@ def list_submissions(base: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def number_directory(base: Path) -> Iterator[Path]:
-    """Yield the path of the next numbered directory. Remove it if the block fails before a job is submitted."""
+    """Yield the path of the next numbered directory.
+
+    Remove the directory if the `with` block fails before any job is submitted.
+    """
     number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
     root = base / f"{number:03d}"
     try:
@@ -55,7 +58,7 @@ def write_submission(
     more: Mapping[str, Any],
     waits: bool = False,
 ) -> str:
-    """Write all files that the jobs need. Return the prefix of their names in the queue.
+    """Write all files that the jobs need. Return the prefix of the jobs' names in the queue.
 
     Parameters
     ----------
@@ -125,7 +128,9 @@ def extend(
     *,
     base: Path,
 ) -> Iterator[None]:
-    """Add runs and their jobs to a submission. Roll back if the block fails before a job is submitted.
+    """Add runs and their jobs to a submission.
+
+    If the `with` block fails before any job is submitted, remove the added runs and jobs again.
 
     Parameters
     ----------
@@ -204,7 +209,10 @@ def _entries(
 
 @contextlib.contextmanager
 def _growing(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory. Rename it to `root` after the block, or remove it if the block fails."""
+    """Yield a temporary directory.
+
+    After the `with` block, rename the directory to `root`, or remove it if the block failed.
+    """
     growing = root.with_name(f".{root.name}.tmp")  # left behind by a killed command, because of the lock
     shutil.rmtree(growing, ignore_errors=True)
     try:

@@ -36,11 +36,11 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""Default codecs to measure: some from each family that is suitable for arbitrary values."""
+"""Codecs that are measured by default: some from each family that is suitable for arbitrary values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
-"""Timed operations. The last operation is a hop of a reduction: decode, add the local values, encode the sum."""
+"""Timed operations. The last one is a hop of a reduction: decode, add the local values, and encode the sum."""
 _PROBE = 4096
-"""Number of values in the test of NaN and infinity, which are placed in different chunks of 1024."""
+"""Number of values in the test of NaN and infinity. Each is placed in a different chunk of 1024 values."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CodecRow:
 
     @property
     def broken(self) -> bool:
-        """Whether the error is above its bound."""
+        """Whether the error exceeds the bound."""
         return self.error_bound is not None and not self.max_error <= self.error_bound
 
 
@@ -110,7 +110,7 @@ def measure(
     repeats
         Number of timed repeats.
     progress
-        Function as in `time_in_turns`.
+        Progress callback, as in `time_in_turns`.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _open_codec(name: str, x: Array, device: BenchDevice) -> Codec:
 def _prepare(
     codec: Codec, bound: float | None, x: Array, here: Array, device: BenchDevice, scratch: _Scratch
 ) -> tuple[Subject, CodecRow]:
-    """Return the calls to time, and a row without speeds."""
+    """Return the calls to time, and a result row in which the speeds are still missing."""
     used = int(codec.encode(here, scratch.wire))  # On a GPU this synchronizes to read the length.
     wire = device.empty(used, np.dtype("u1"))
     device.copy(wire, scratch.wire[:used])

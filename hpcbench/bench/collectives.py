@@ -1,4 +1,4 @@
-"""Time, bandwidth and error of collectives with codecs and of MPI library collectives, by vector size.
+"""Time, bandwidth and error by vector size, for collectives with codecs and for MPI library collectives.
 
 Every scheme completes a turn on all ranks before the next turn starts. The time of a call is the time on the slowest
 rank. The first turn is not counted.
@@ -29,8 +29,9 @@ from hpcbench.contract.traffic import Algorithm
 _SMALL, _MORE = 64 * 2**10, 10
 """Maximum size of short calls in bytes, and the factor that increases their number of repeats."""
 _ROOM = 8
-"""Memory required per vector, as a multiple of the vector size: contribution, result, sent and received messages, and
-library buffers.
+"""Memory required per vector, as a multiple of the vector size.
+
+It holds contribution, result, sent and received messages, and library buffers.
 """
 _LIBRARY = ("blocking", "nonblocking")
 
@@ -93,7 +94,7 @@ class Bench:
         return rows, list(dict.fromkeys(left_out))
 
     def measure_native(self, operation: str, nbytes: int, repeats: int) -> tuple[float, bool]:
-        """Return the time of the library's faster call in seconds, and whether this is the blocking call."""
+        """Return the time of the faster library call in seconds, and whether the blocking call was faster."""
         exercise = self._make_exercise(operation, nbytes)
         times = self._time(
             self._list_library_calls(exercise), exercise, nbytes, repeats, lambda done, total, name: None
@@ -104,7 +105,7 @@ class Bench:
     def measure(
         self, operation: str, nbytes: int, schemes: Sequence[MeasuredScheme], repeats: int, show: Show
     ) -> list[CollectiveRow]:
-        """Return the library's row, and a row for each scheme."""
+        """Return a row for the MPI library, and a row for each scheme."""
         exercise = self._make_exercise(operation, nbytes)
         native = MeasuredScheme("none", Algorithm.NATIVE)
         facts = [self._check_call(exercise, native, "native")]

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from hpcbench.bench.schemes import Wanted
 
 _VALUES = 1 << 22
-"""Number of values that are generated or read. Longer vectors repeat these values, which does not affect any codec
-here."""
+"""Number of values that are generated or read.
+
+Longer vectors repeat these values. No codec measured here benefits from the repetition.
+"""
 _OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
 
@@ -30,8 +32,10 @@ class BenchFiles:
     links: Path | None = None
     """File written by `bench network`, used to choose plans."""
     tune: Path | None = None
-    """File in the same format, to which measured times are added. Without `links`, this file is used to choose
-    plans."""
+    """File in the same format as `links`, to which measured times are added.
+
+    If `links` is None, this file is used to choose plans.
+    """
     outputs: Sequence[Path] = ()
     plots: Path | None = None
     """Directory for figures."""
@@ -48,7 +52,7 @@ class Settings:
     algorithms: Sequence[str] = ()
     """Algorithms. An empty sequence selects the best plan with a codec."""
     slices: Sequence[int] = ()
-    """Numbers of slices. An empty sequence selects the plan's number."""
+    """Numbers of slices. An empty sequence selects the number of slices in the plan."""
     least: str = "1K"
     """First size."""
     most: str = "256M"

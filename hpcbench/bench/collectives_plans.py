@@ -1,4 +1,4 @@
-"""Plans of collectives, printed without carrying them out."""
+"""Printing of collective plans without running them."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def load_links(path: Path | None, topology: Topology) -> Links:
 
 
 def print_plans(wanted: Wanted, ranks: int, links: Path | None) -> int:
-    """Print the plans without starting ranks, for the nodes in the file or for one node."""
+    """Print the plans without starting ranks, for the nodes in the link file or for a single node."""
     nodes = (load(links) if links else DEFAULT).ranks_per_node
     topology = Topology.by_label([node for node, count in enumerate(nodes) for _ in range(count)])
     if sum(nodes) != ranks:

@@ -1,6 +1,6 @@
 """Values for codec measurements: generated data, samples from a real training run, and user files.
 
-tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment, made by
+tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment. It was made by
 tests/codecs/make_tensors.py. Plain repetition would favor dictionary compressors. Therefore each repetition shuffles
 the values within rows of 128, shuffles the rows, and multiplies all values by a random factor between 1/sqrt(2) and
 sqrt(2). Neighboring values keep their ratios, and byte sequences do not repeat.
@@ -76,9 +76,9 @@ def load_values(source: str, n: int, dtype: np.dtype[np.generic]) -> Array:
     source
         A name of `SETS`, or a file that hpcbench.bench.files can read: ``x.npy``, ``x.npz:KEY``, ...
     n
-        Number of values. A shorter file is returned entirely.
+        Number of values. A shorter file is returned as a whole.
     dtype
-        One of `TYPES`. Floating-point values of other types are rounded to it.
+        One of `TYPES`. Floating-point values of other types are rounded to this type.
 
     Raises
     ------

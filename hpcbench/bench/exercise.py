@@ -13,9 +13,9 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
-"""Rotation of each rank's contribution relative to the previous rank, in elements. It is a prime number."""
+"""Number of elements between the rotations of consecutive ranks' contributions. It is a prime number."""
 _CHECKED, _PIECES = 1 << 20, 16
-"""Maximum number of checked values, and number of vector parts that contain them."""
+"""Maximum number of values to check, and number of parts of the vector from which they are taken."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class ExercisedOperation:
     Attributes
     ----------
     share
-        Function of the number of ranks P: bytes that a bandwidth-optimal algorithm moves over each link per byte of
-        the vector (for the bus bandwidth of nccl-tests).
+        Function of the number of ranks P. It returns the bytes that a bandwidth-optimal algorithm moves over each link
+        per byte of the vector, for the bus bandwidth of nccl-tests.
     encoded
         Function that runs the operation with a channel of the group.
     blocking
@@ -44,13 +44,13 @@ class Exercise:
     Parameters
     ----------
     comm
-        Communicator of the group's ranks, for the exercise's own calls.
+        Communicator of the group's ranks, for calls that do not go through the group.
     group
         Group for the encoded operations.
     operation
         One of `OPERATIONS`.
     values
-        Vector of shape (n,). Every rank's contribution is a rotated copy of it.
+        Vector of shape (n,). Every rank's contribution is a rotated copy of these values.
     """
 
     def __init__(self, comm: MPI.Comm, group: Group, operation: str, values: Array) -> None:
@@ -61,7 +61,7 @@ class Exercise:
         self.piece = self.pieces[comm.rank]
         self.src = rotate_values(values, comm.rank)
         self.buf = np.zeros(self.n + comm.size, values.dtype)
-        """Buffer of the vector in its first `n` elements. An all-to-all may receive slightly more."""
+        """Buffer whose first `n` elements are the vector. An all-to-all may receive a few elements more."""
         self.counts = [count_elements(piece) for piece in self.pieces]
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class Exercise:
         return lost, power
 
     def _list_expected(self) -> Sequence[tuple[int, Array]]:
-        """List offsets in `buf` with their exact float64 values."""
+        """List offsets in `buf` with the exact float64 values that start there."""
         piece, ranks = self.piece, range(self.comm.size)
         if self.name == "all-reduce":
             return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))]
@@ -130,7 +130,7 @@ def rotate_values(values: Array, rank: int) -> Array:
 
 
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
-    """Return the bounds of the piece.
+    """Return the bounds of the piece's values to check.
 
     If the piece has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
     """
@@ -188,4 +188,4 @@ OPERATIONS: dict[str, ExercisedOperation] = {
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),
     ),
 }
-"""Operations by name. Sizes refer to the whole vector: the input of a reduction, the result of a gather."""
+"""Operations by name. Sizes refer to the whole vector, which is the input of a reduction or the result of a gather."""

@@ -26,8 +26,8 @@ def compute_errors(x: Array, y: Array) -> Errors:
     Parameters
     ----------
     x, y
-        Original and decoded floating-point values, shape (n,). An infinity or NaN in `y` instead of a finite value
-        counts as an infinite error.
+        Original and decoded floating-point values, shape (n,). If a finite value becomes infinity or NaN in `y`, its
+        error counts as infinite.
     """
     largest = squares = power = 0.0
     for start in range(0, x.size, _SLICE):

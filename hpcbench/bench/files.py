@@ -23,7 +23,7 @@ _LONGEST_HEADER = 100_000_000
 
 
 def open_values(source: str, dtype: np.dtype[Any]) -> Array | None:
-    """Open all values of a file as a vector with the file's dtype, or return None if the file type is unknown.
+    """Open the values of a file as one vector with the file's dtype. Return None if the file type is unknown.
 
     Parameters
     ----------

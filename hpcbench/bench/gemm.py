@@ -26,7 +26,7 @@ class ProductShape(NamedTuple):
 
 
 def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
-    """List products of whole and halved layers with these hidden sizes: QKV, output, and both MLP layers."""
+    """List the products of QKV, output and MLP layers with these hidden sizes, whole and split between two ranks."""
     shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:
@@ -38,7 +38,7 @@ def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShap
 
 
 def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
-    """Return the time of a call in seconds: the lowest mean of `repeats` turns of at least `least` seconds each."""
+    """Return the time of a call in seconds: the lowest mean over `repeats` turns, each of at least `least` seconds."""
     call()
     wait()
     begin = time.perf_counter()
@@ -65,7 +65,10 @@ def measure_products(
     repeats: int,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Any]]:
-    """Measure each product in seconds. Values are random, because constant values raise a GPU's clock."""
+    """Measure the time of each product in seconds.
+
+    Values are random, because a GPU clocks higher on constant values.
+    """
     dtype = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
@@ -94,7 +97,7 @@ def measure_products(
 
 
 def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Create operands as in a linear layer. The forward weight and the weight gradient's input are transposed."""
+    """Create operands as in a linear layer. The weight (`fwd`) and the left operand (`wgrad`) are transposed views."""
     _, m, n, k = shape
     if shape.passage == "fwd":
         return torch.randn(m, k, device=device).to(dtype), torch.randn(n, k, device=device).to(dtype).t()
@@ -104,7 +107,7 @@ def _make_operands(shape: ProductShape, dtype: torch.dtype, device: str) -> tupl
 
 
 def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: int) -> list[dict[str, Any]]:
-    """Measure copies, sums and norms of float32 vectors: bytes read and written, and time in seconds."""
+    """Measure a copy, a sum and a layer norm of float32 vectors: bytes read and written, and time in seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     rows = []
     for n in sizes:
@@ -128,7 +131,7 @@ def measure_memory(sizes: Sequence[int], *, device: str, least: float, repeats: 
 
 
 def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str, list[float]]:
-    """Return the relative error of each product's time, predicted from the other products, keyed by pass."""
+    """Predict each product's time from the other products. Return the relative errors, keyed by pass."""
     rates = [2.0 * row["m"] * row["n"] * row["k"] / row["seconds"] for row in rows]
     peak = max(rates)
     points: dict[str, list[MeasuredProduct]] = {}
@@ -138,7 +141,7 @@ def list_left_out_errors(rows: Sequence[dict[str, Any]], units: int) -> dict[str
 
 
 def leave_each_out(points: Sequence[MeasuredProduct], units: int, least_flops: float = 0.0) -> list[float]:
-    """Return the relative time error of each product of at least `least_flops` when predicted from the others."""
+    """Predict the time of each product of at least `least_flops` from the others. Return the relative errors."""
     return [
         point.efficiency / interpolate([*points[:i], *points[i + 1 :]], point.m, point.n, point.k, units) - 1
         for i, point in enumerate(points)

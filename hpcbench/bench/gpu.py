@@ -18,7 +18,8 @@ class BenchGpu:
     Raises
     ------
     UserError
-        CuPy, a GPU or the kernel library is missing. The library provides codec sizes on a GPU.
+        CuPy, a GPU or the kernel library is missing. Codecs on a GPU also need the library, which computes encoded
+        sizes.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Time of transformer layers on this machine, measured as in a step: in sequence, with uncached weights.
+"""Time of transformer layers on this machine, measured as in a training step: in sequence, with uncached weights.
 
-A layer takes longer than its matrix products, because of norms, activations, attention, memory for kept values, and
+A layer takes longer than its matrix products, because of norms, activations, attention, memory for saved values, and
 operator launches from Python. `hpcbench predict` uses the ratio of the two times. One rank's part of a tensor-parallel
 layer is also measured, because its products shrink with the number of ranks but other costs do not.
 """
@@ -29,9 +29,9 @@ from hpcbench.train.model import GPT, Block
 _DEPTH = 6
 """Number of consecutive layers."""
 _LONGEST = 128
-"""Maximum number of positions per sample. More tokens form additional samples."""
+"""Maximum number of positions per sample. Additional tokens form further samples."""
 _PARAMETERS = 1 << 23
-"""Number of parameters in the measured optimizer update, which exceeds caches."""
+"""Number of parameters in the measured optimizer update. They do not fit in a cache."""
 _POSITIONS: tuple[Literal["learned", "rotary"], ...] = ("learned", "rotary")
 _SPLIT = tuple((ways, spread) for ways in (2, 4) for spread in (False, True))
 """Layer shardings: number of ranks, and whether positions between layers are also sharded."""
@@ -56,7 +56,7 @@ class LayerShape(NamedTuple):
 
     @property
     def model(self) -> Model:
-        """Model with such layers."""
+        """Model whose layers have this shape."""
         heads = max(1, self.hidden // (64 if self.hidden >= 512 else 32))
         return Model(layers=_DEPTH, hidden=self.hidden, heads=heads, positions=self.positions)
 
@@ -77,7 +77,7 @@ class LayerShape(NamedTuple):
 
 
 class LayerStack:
-    """Consecutive layers, and buffers to which a step moves the gradients."""
+    """Consecutive layers, and buffers into which each backward pass copies the gradients."""
 
     def __init__(self, layers: nn.Sequential, x: Tensor) -> None:
         self._layers, self._x = layers, x
@@ -109,7 +109,7 @@ def make_stack(shape: LayerShape, precision: str, device: str) -> LayerStack:
 
 
 def _split(blocks: nn.Sequential, shape: LayerShape, dtype: torch.dtype, device: str) -> None:
-    """Reduce the layers to one rank's part, with new random values."""
+    """Replace the layers by one rank's part of them, with new random values."""
     tensors = InOneDimension(LoneRank(shape.ways), Policy(Scheme()), by_positions=shape.spread)
     split_layers(blocks, GPT.tensor_parallel, tensors)
     for layer in blocks.modules():
@@ -137,7 +137,8 @@ def measure_layers(
 
     Returns
     -------
-    Two rows per shape, for the forward and the backward pass. Shapes are whole layers and parts of sharded layers.
+    Two rows per shape, for the forward and the backward pass. The shapes include whole layers, and one rank's part of
+    sharded layers.
     """
     wanted = [LayerShape(h, t, positions) for h in sizes for t in tokens for positions in _POSITIONS]
     split = [LayerShape(h, t, "learned", *how) for h in sizes for t in tokens for how in _SPLIT]
@@ -197,7 +198,10 @@ def measure_update(*, device: str, repeats: int) -> float:
 
 
 def _choose_clock(device: str) -> tuple[Callable[[], object], Callable[[], float]]:
-    """Return a function that waits for a device, and a clock. A single thread is timed with processor time."""
+    """Return a function that waits for the device, and the clock to use.
+
+    A single thread is timed with processor time.
+    """
     if device == "cuda":
         return torch.cuda.synchronize, time.perf_counter
     return (lambda: None), (time.process_time if torch.get_num_threads() == 1 else time.perf_counter)

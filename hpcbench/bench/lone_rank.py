@@ -1,4 +1,4 @@
-"""Group rank without peers. Collectives send nothing, and their results are meaningless.
+"""Group with a single real rank. Collectives send nothing, and their results are meaningless.
 
 It is used to time a tensor-parallel layer on one rank. The time includes the rank's computation and the Python code
 around collectives.
@@ -15,7 +15,7 @@ from hpcbench.contract.shards import cut_evenly
 
 
 class LoneRank(Group):
-    """First rank of a group without peers.
+    """First rank of a group whose other ranks do not exist.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def find_cpu_model() -> str:
 
 
 def describe_machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict[str, Any]:
-    """Return processor, system and versions.
+    """Return the processor name, the operating system, and package versions.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ def count_available_bytes() -> int:
 
 
 def _list_limits() -> list[int]:
-    """List the bytes that remain in each control group (version 2) of this process."""
+    """List the bytes still available in each control group (version 2) of this process."""
     try:
         membership = next(line for line in _GROUP.read_text(encoding="utf-8").splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):

@@ -27,10 +27,10 @@ from hpcbench.errors import UserError
 CODECS = ("none", "bf16", "fp8e4m3", "int8:256", "int4:32", "sign:1024", "zfp:8", "zfp:16", "mpc", "xpk")
 """Codecs that are measured by default."""
 MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
-"""Message sizes in bytes. They are large because a token bucket does not delay small messages."""
+"""Message sizes in bytes. Small messages are left out, because a token bucket would not delay them."""
 _LATENCY_BYTES, _LATENCY_TURNS = 8, 20
 _FEW = 64
-"""Number of values in a message whose codec time is only overhead."""
+"""Number of values in a message that is so small that its codec time is only overhead."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Level:
 
     latency_s: float
     seconds: dict[int, float]
-    """Seconds until every rank has sent and received a message, for each message size in bytes."""
+    """Time in seconds until every rank has sent and received a message, keyed by message size in bytes."""
     senders: int
     """Number of ranks that share the link. Between nodes, this is the largest number of ranks on a node."""
 
@@ -49,7 +49,7 @@ class Level:
 
     @property
     def link(self) -> Link:
-        """Speed of the largest messages, which is used for long transfers."""
+        """Latency, and the bandwidth measured with the largest messages."""
         return Link(self.latency_s, self.rate(max(self.seconds)))
 
 
@@ -69,7 +69,8 @@ class MeasuredNetwork:
     blocking
         Cases (operation, bytes) in which the blocking call was faster.
     softirq_cores
-        Cores of this machine that the kernel used for packets while all nodes sent, or 0 on a single node.
+        Number of cores that this machine's kernel used for packets while all nodes sent messages, or 0 on a single
+        node.
     of_a_core
         Speed of each codec in processor time, as a mean over ranks. On shared cores, elapsed time includes work of
         other ranks.
@@ -159,7 +160,7 @@ def measure(
 
 
 class _Softirq:
-    """Counter of the cores that the kernel of this machine uses for packets within a ``with`` block."""
+    """Context manager that measures how many cores this machine's kernel uses for packets."""
 
     def __enter__(self) -> "_Softirq":
         self._begin, self.cores = (time.perf_counter(), self._read_seconds()), 0.0
@@ -180,7 +181,7 @@ class _Softirq:
 
 
 def _list_peers_within(topology: Topology) -> list[int]:
-    """List for each rank the next rank on its node, or the rank itself if it is alone."""
+    """For each rank, list the next rank on the same node, or the rank itself if it is the only one."""
     peers = list(range(topology.ranks))
     for members in topology.members:
         for place, rank in enumerate(members):
@@ -189,7 +190,7 @@ def _list_peers_within(topology: Topology) -> list[int]:
 
 
 def _list_peers_between(topology: Topology) -> list[int]:
-    """List for each rank the rank with the same local index on the next node."""
+    """For each rank, list the rank with the same local index on the next node."""
     peers = list(range(topology.ranks))
     for node, members in enumerate(topology.members):
         after = topology.members[(node + 1) % topology.nodes]
@@ -225,9 +226,10 @@ def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders
 def _measure_codec(
     comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]
 ) -> tuple[str, Speed, Speed]:
-    """Measure encoding, and decoding with accumulation, including the message frame as in collectives.
+    """Measure encoding and accumulating decoding of messages with a frame, as used in collectives.
 
-    The first speed is based on the slowest rank's elapsed time, the second on the mean processor time over ranks.
+    The first returned speed is computed from the slowest rank's elapsed time, the second from the mean processor time
+    over all ranks.
     """
     try:
         codec = get_codec(name)

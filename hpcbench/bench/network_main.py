@@ -37,9 +37,9 @@ def bench_network(
     repeats
         Number of timed repeats.
     outputs
-        Files to write. `hpcbench.comm.links.load` reads JSON.
+        Files to write. JSON files can be read by `hpcbench.comm.links.load`.
     between_work
-        Whether to measure the core time of calls between computations.
+        Whether to measure the core time of calls that are made between computations.
 
     Returns
     -------

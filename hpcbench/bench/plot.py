@@ -1,4 +1,4 @@
-"""Plot of error against bits per value, with a point for each codec, colored by encode speed.
+"""Plot of error against bits per value. Each codec is a point, colored by encode speed.
 
 It needs matplotlib (extra ``report``).
 """

@@ -14,14 +14,14 @@ _SAY = 10.0
 """Seconds between log lines."""
 
 Show = Callable[[int, int, str], object]
-"""Callback with the number of finished repeats, the total number of repeats, and the next subject."""
+"""Callback that receives the number of finished repeats, the total number of repeats, and the name of the next item."""
 
 
 @contextmanager
 def progress(
     console: Console | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "turns"
 ) -> Iterator[Show]:
-    """Provide a progress callback within the context, to be called before each turn.
+    """Yield a progress callback, which must be called before each turn.
 
     Parameters
     ----------

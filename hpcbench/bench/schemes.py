@@ -68,7 +68,7 @@ class CollectiveRow:
     algorithm_bandwidth: float
     """Bytes of the vector per second."""
     bus_bandwidth: float
-    """Bytes per second over each link, assuming a bandwidth-optimal algorithm (nccl-tests)."""
+    """Bytes per second over each link if the algorithm were bandwidth-optimal, as in nccl-tests."""
     speedup: float
     """Library time divided by scheme time, as the median over interleaved repeats."""
     relative_error: float
@@ -81,7 +81,7 @@ class CollectiveRow:
 
     @property
     def wire_share(self) -> float:
-        """Wire bytes per message byte, or 1 without messages."""
+        """Wire bytes per message byte, or 1 if no messages were sent."""
         return self.wire_bytes / self.message_bytes if self.message_bytes else 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""Message costs if ranks share cores, measured between computations as in training.
+"""Cost of messages if ranks share cores, measured between computations as in training.
 
 Calls in a tight loop are unrealistically fast. In training, a rank may still compute when its partner calls, and a
 waiting rank repeatedly wakes up on a core that another rank needs. Each rank therefore computes before each call. The
@@ -90,7 +90,7 @@ def _list_operations(ranks: int) -> list[str]:
 
 
 def _list_groupings(comm: MPI.Comm) -> list[tuple[int, bool, int]]:
-    """List the groupings: group size, whether groups span nodes, and the color of this rank's group."""
+    """List ways to divide the ranks into groups: group size, whether groups span nodes, and this rank's group color."""
     topology, rank = Topology.of(comm), comm.rank
     node = next(k for k, members in enumerate(topology.members) if rank in members)
     place = topology.members[node].index(rank)
@@ -124,7 +124,7 @@ def _put_after_work(call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _measure_added_time(comm: MPI.Comm, progress: Progress, turn: Callable[[], None], turns: int) -> float:
-    """Return the maximum over ranks of turn time minus computation time, in seconds."""
+    """Return the difference between turn time and computation time in seconds, as the maximum over ranks."""
 
     def time_turns(turn: Callable[[], None]) -> float:
         progress.complete([comm.Ibarrier()])

@@ -27,7 +27,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Subject:
-    """A named subject of a measurement, with calls that can be repeated."""
+    """A measured item: a name, and calls that can be repeated."""
 
     name: str
     calls: Mapping[str, Call]
@@ -42,10 +42,10 @@ def time_in_turns(
     wait: Call = lambda: None,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Times]]:
-    """Measure the seconds of every call of every subject.
+    """Time every call of every subject.
 
-    Every subject completes a turn before the next turn starts, so machine noise affects all subjects. The first turn is
-    not counted, because caches are cold and memory is untouched.
+    Every subject completes a turn before the next turn starts, so machine noise affects all subjects equally. The first
+    turn is not counted, because caches are cold and memory is untouched.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ def time_in_turns(
     wait
         Function that waits for the device. Its time is part of the call.
     progress
-        Function that is called before each turn with the number of finished turns, of all turns, and the subject's
-        name.
+        Function that is called before each turn with the number of finished turns, the total number of turns, and the
+        subject's name.
 
     Returns
     -------
     list of dict
-        The times of each call, for each subject.
+        For each subject, the times of each call in seconds.
     """
     seconds: list[dict[str, list[float]]] = [{name: [] for name in subject.calls} for subject in subjects]
     total = (repeats + 1) * len(subjects)

@@ -14,15 +14,15 @@ _PLANNED = {operation.value for operation in Operation}
 
 
 def merge_times(path: Path, rows: Sequence[CollectiveRow]) -> str:
-    """Return the file's text after replacing old rows of the same case with new rows.
+    """Return the new text of the file, in which these rows replace old rows of the same case.
 
     Parameters
     ----------
     path
         File of ``hpcbench bench network``.
     rows
-        Rows measured on the same machine. Rows are ignored if only one plan exists for the operation, or if the library
-        ran a call that requested a codec.
+        Rows measured on the same machine. Rows are ignored if only one plan exists for the operation, or if a call that
+        requested a codec was run by the library.
     """
     load(path)
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

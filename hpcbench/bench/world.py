@@ -1,7 +1,7 @@
 """Ranks of a measurement, started by the user's launcher or by this program.
 
-MPI is imported only if ranks exist. If the launcher and the MPI library use different interfaces, each process gets a
-world of one rank.
+MPI is imported only in processes that were started as ranks. If the launcher and the MPI library use different
+interfaces, each process gets a world of one rank.
 """
 
 import os
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "JSM_NAMESPACE_RANK")
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "JSM_NAMESPACE_SIZE")
 _STEP = "SLURM_STEP_NUM_TASKS"
-"""Variable set by srun, including for a single task in the shell of an interactive job."""
+"""Variable that srun sets, even for the single task of an interactive job's shell."""
 
 
 def _number(name: str) -> int:
@@ -46,7 +46,7 @@ def rank() -> int:
 
 
 def start(ranks: int | None, command: str) -> int | None:
-    """Start the same command on ranks of this machine, and return None if it already runs on ranks.
+    """Start the same command as ranks on this machine. Return None if this process is already a rank.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        No ranks exist and `ranks` is missing, or the launcher is missing.
+        This process is not a rank and `ranks` is missing, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
         raise UserError(f"--ranks {ranks}: a measurement needs at least 2 ranks")

@@ -23,7 +23,7 @@ def offer_formats(names: str, more: str = "") -> Any:
     names
         Names of the formats, with ``|`` between them.
     more
-        Another sentence of the help.
+        Additional sentence for the help text.
     """
     return typer.Option(
         "--format", metavar=names, help=f"Format; by default that of the suffix of --output.{more and ' ' + more}"

@@ -28,7 +28,7 @@ class Codec(ABC):
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of `n` values in bytes. This is exact if `fixed_size`, otherwise the maximum.
+        """Return the encoded size of `n` values in bytes. The size is exact if `fixed_size`, otherwise the maximum.
 
         Raises
         ------

@@ -63,7 +63,7 @@ class Mx(Compiled):
         return low + high + -(-n // MX_BLOCK)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half an ulp of the largest magnitude, or its saturated part, whichever is larger.
+        """Return half an ulp of the largest magnitude, or the error of saturating this magnitude, whichever is larger.
 
         Return None if values are not finite or may round to infinity.
         """
@@ -106,7 +106,7 @@ class Nvfp4(Compiled):
         return -(-n // 8) * 4 + -(-n // NVFP4_PIECE) * 4 + -(-n // NVFP4_BLOCK)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half the widest gap between elements, at a block scale that was rounded up.
+        """Return half the widest gap between adjacent elements, for a block scale that was rounded up.
 
         Return None if values are not finite or may round to infinity.
         """

@@ -49,7 +49,7 @@ class Compiled(Codec):
         return int(self.ops.encode(self.param(n), kind, *arguments))
 
     def decode(self, wire: Bytes, out: Array, *, dtype: np.dtype[Any] | None = None, accumulate: bool = False) -> None:
-        """Decode `wire` with a kernel. NumPy adds dtypes that kernels cannot add, such as integers."""
+        """Decode `wire` with a kernel. Values that kernels cannot add, such as integers, are added by NumPy."""
         check_values(self.name, out, writeable=True)
         check_wire(self.name, wire)
         kind, target = self.check_type(dtype or out.dtype), self.check_type(out.dtype)

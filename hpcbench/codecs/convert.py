@@ -1,8 +1,8 @@
 """GPU conversions between values and the shorter dtype in which they are sent: rounding, widening and adding.
 
-Sums of values with one dtype are also computed here, because CuPy's own kernels flush subnormal float32 values to zero.
-Results are bitwise identical to NumPy's casts and to ml_dtypes' casts to bfloat16: round to nearest, ties to even, with
-overflow to infinity. Only the sign of a NaN is preserved. kernels/gpu/convert.h contains the kernels.
+Sums of values of the same dtype are also computed here, because CuPy's own kernels flush subnormal float32 values to
+zero. Results are bitwise identical to NumPy's casts and to ml_dtypes' casts to bfloat16: round to nearest, ties to
+even, with overflow to infinity. Only the sign of a NaN is preserved. kernels/gpu/convert.h contains the kernels.
 """
 
 from typing import Any, Protocol
@@ -55,7 +55,9 @@ def convert(
     accumulate: bool = False,
     residual: DeviceVector | None = None,
 ) -> None:
-    """Convert values to the dtype in which they are sent, or back. The dtypes of source and target give the direction.
+    """Convert values to the dtype in which they are sent, or back.
+
+    The direction follows from the dtypes of source and target.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def add_residual(
     target, source
         Arrays with the same dtype (float32, float16 or bfloat16), shape (n,).
     residual
-        float32, shape (n,). It becomes 0 where a sum is not finite.
+        float32, shape (n,). The residual becomes 0 where a sum is not finite.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Compiled GPU kernels, cached in files that all runs share.
 
-Source code is not passed to CuPy, because CuPy appends ``-ftz=true`` to the options of all source, which flushes
-subnormal float32 values to zero. CuPy's own disk cache is keyed by source and options, and ignores changes of included
+Source code is not passed to CuPy, because CuPy compiles all source code with ``-ftz=true``, which flushes subnormal
+float32 values to zero. CuPy's own disk cache is keyed by source and options, and does not notice changes in included
 files.
 """
 
@@ -23,7 +23,7 @@ def compiled_file(cupy: Any, source: str, options: tuple[str, ...]) -> Path:
     cupy
         The CuPy module.
     source
-        File name in kernels/gpu. The options contain this include directory.
+        File name in kernels/gpu. The options must contain this directory as an include path.
     options
         NVRTC options, without the architecture.
     """

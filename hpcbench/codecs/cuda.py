@@ -1,4 +1,4 @@
-"""GPU codecs that encode and decode in device memory. Their output is bitwise identical to the CPU codecs.
+"""GPU codecs that encode and decode in device memory. Their output is bitwise identical to that of the CPU codecs.
 
 Calls return immediately, and their work is stream-ordered. Memory is allocated and kernels are compiled only in the
 first call with a given operation and size.
@@ -20,7 +20,7 @@ _SEED = 2**64 - 1
 
 
 class Length:
-    """Encoded size in bytes, available when the stream has completed the call. ``int(length)`` waits for it.
+    """Encoded size in bytes, available when the stream has completed the call. ``int(length)`` blocks until then.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class CudaCodec:
         self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of `n` values in bytes. This is exact if `fixed_size`, otherwise the maximum."""
+        """Return the encoded size of `n` values in bytes. The size is exact if `fixed_size`, otherwise the maximum."""
         return self._codec.wire_bytes(n, dtype)
 
     def encode(
@@ -132,7 +132,7 @@ class CudaCodec:
         Returns
         -------
         int or Length
-            Number of bytes written. If the codec is not `fixed_size`, this is a `Length`, which is available later.
+            Number of bytes written. If the codec is not `fixed_size`, a `Length` is returned instead.
 
         Raises
         ------

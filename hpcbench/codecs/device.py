@@ -55,7 +55,7 @@ class Build:
     """Type number of the decoded values, ``hb_type``."""
 
     def options(self) -> tuple[str, ...]:
-        """Return compiler options. The compiler input must include `source`."""
+        """Return compiler options. The text to compile must include the file `source`."""
         return (
             "-std=c++17",
             "--fmad=false",  # the formats require separate rounding of products and sums
@@ -84,11 +84,11 @@ class CallMemory(ABC):
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """Copy the head to the host after the call's kernels."""
+        """Copy the leading words, which contain length and fault code, to the host after the call's kernels."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:
-        """Wait for the end of the last call. Return its length and fault code."""
+        """Wait for the end of the last call. Return the length and the fault code of that call."""
 
 
 class Device(ABC):
@@ -98,7 +98,7 @@ class Device(ABC):
 
     @abstractmethod
     def stream(self, stream: Any, array: Any) -> int:
-        """Return a stream handle. For None, return the current stream of the library that owns `array`."""
+        """Return a stream handle. If `stream` is None, return the current stream of the library that owns `array`."""
 
     @abstractmethod
     def view(self, name: str, array: Any, stream: int) -> View:
@@ -114,14 +114,14 @@ class Device(ABC):
 
     @abstractmethod
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
-        """Launch a kernel. All its parameters have 64 bits."""
+        """Launch a kernel. All parameters of the kernel have 64 bits."""
 
     @abstractmethod
     def memory(self, word_count: int) -> CallMemory:
         """Allocate `word_count` 64-bit words for one call."""
 
     def blocks(self, nbytes: int, block_bytes: int) -> int:
-        """Return the number of blocks for `nbytes` bytes, if a block processes `block_bytes` bytes at a time."""
+        """Return the number of thread blocks for `nbytes` bytes, if a block processes `block_bytes` bytes at a time."""
         return max(1, min(-(-nbytes // block_bytes), _BLOCKS * self.multiprocessors))
 
 
@@ -149,7 +149,7 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
 
 
 class CupyCallMemory(CallMemory):
-    """Memory of a call in CuPy: device words, pinned host memory for the head, and an event."""
+    """Memory of a call in CuPy: device words, pinned host memory for the leading words, and an event."""
 
     def __init__(self, cupy: Any, word_count: int) -> None:
         self._cupy = cupy
@@ -167,7 +167,7 @@ class CupyCallMemory(CallMemory):
         runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
 
     def end(self, stream: int) -> None:
-        """Copy the head to the host and record the event."""
+        """Copy the leading words to the host and record the event."""
         runtime = self._cupy.cuda.runtime
         to_host = runtime.memcpyDeviceToHost
         runtime.memcpyAsync(self._head.ctypes.data, self.pointer, 8 * STATE_HEAD, to_host, stream)
@@ -224,7 +224,7 @@ class CupyDevice(Device):
         return view_of(name, interface)
 
     def launch(self, build: Build, kernel: str, blocks: int, arguments: tuple[int, ...], stream: int) -> None:
-        """Launch a kernel. On first use, compile it."""
+        """Launch a kernel, which is compiled at its first use."""
         function = self._functions.get((build, kernel))
         if function is None:
             function = self._functions[build, kernel] = self._module(build).get_function(kernel)
@@ -244,8 +244,8 @@ class CupyDevice(Device):
     def _foreign_stream(self, handle: int) -> Any:
         """Return a CuPy object for a stream that may belong to another library.
 
-        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its replacement. The objects live as long as the device,
-        because the replacement's destructor must not destroy a stream that is still in use.
+        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its replacement. The objects are kept as long as the
+        device, so that the destructor of the replacement does not destroy a stream that is still in use.
         """
         if handle not in self._streams:
             wrap = getattr(self._cupy.cuda.Stream, "from_external", None)

@@ -1,8 +1,10 @@
-"""Rotation before encoding. It spreads outliers over neighboring values, so that no outlier determines a scale alone.
+"""Rotation before encoding.
+
+The rotation spreads outliers over neighboring values, so that no outlier determines a scale alone.
 
 kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. The rotation
-helps if the largest value of a block is far above the values expected from a normal distribution. It reduces accuracy
-if many values are zero.
+helps if the largest value of a block is far larger than a normal distribution would suggest. It reduces accuracy if
+many values are zero.
 """
 
 import math
@@ -29,8 +31,8 @@ class Rotated(Compiled):
     size
         Number of values that are rotated together: a power of two from 16 to 1024.
     signs
-        Whether to first flip signs of the values, at random positions that are the same in each call. Without sign
-        flips, the rotation of a constant has one large value.
+        Whether to flip the signs of some values before the rotation. Their positions are random, but the same in each
+        call. Without sign flips, the rotation of a constant has one large value.
     """
 
     lossless = False
@@ -52,7 +54,7 @@ class Rotated(Compiled):
         return self.codec.wire_bytes(n, dtype)
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the codec's bound for rotated values times the square root of `size`, because errors may add up."""
+        """Return the codec's bound times the square root of `size`, because the errors of rotated values may add up."""
         check_values(self.name, x)
         self.check_type(x.dtype)
         root = math.sqrt(self.size)

@@ -45,7 +45,7 @@ class Sign(Compiled):
         return -(-n // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude, which bounds each mean.
+        """Return the largest magnitude. Neither a value nor the mean magnitude of a block exceeds it.
 
         Return None if values are not finite or a sum may overflow.
         """

@@ -117,7 +117,7 @@ class TopK(Compiled):
 class Threshold(Compiled):
     """The codec ``threshold:T``, which sends NaN, infinity, and values with magnitudes above T.
 
-    A chunk of 65536 values is sent completely if this takes no more bytes.
+    A chunk of 65536 values is sent as a whole if this takes no more bytes.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class RowSparse(Compiled):
     Parameters
     ----------
     width
-        Number of values per row. For dtypes that are not floating-point, this is the number of bytes.
+        Number of values per row. For dtypes that are not floating-point, the width is in bytes.
     build
         Kernels to use. If None, use the fastest build that this machine supports.
     """

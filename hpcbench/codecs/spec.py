@@ -22,9 +22,9 @@ GROUP_BLOCKS = (16, 32)
 GROUP = 256
 """Number of values that share a maximum in codecs with two-level scales."""
 MX_ELEMENTS = {"mxfp8": ("e4m3", "e5m2"), "mxfp6": ("e2m3", "e3m2"), "mxfp4": ("e2m1",)}
-"""Element types of the MX formats. The first one is the default."""
+"""Element types of the MX formats. The first type is the default."""
 MX_RULES = ("floor", "ceil", "even", "rceil")
-"""Rules for the block scales of MX formats. The first one is the default."""
+"""Rules for the block scales of MX formats. The first rule is the default."""
 ROTATIONS = (16, 32, 64, 128, 256, 512, 1024)
 """Valid rotation sizes: the number of values that are rotated together."""
 ROTATED = ("int8", "int4", "int3", "int2", "sign", "fp8e4m3", "fp8e5m2", *MX_ELEMENTS, "nvfp4")
@@ -52,9 +52,9 @@ class CodecSpec:
 
     @property
     def takes_fp64(self) -> bool | None:
-        """Whether the codec supports float64. Lossy codecs do not, because they compute in float32.
+        """Whether the codec supports float64.
 
-        The value is None if the support is unknown.
+        Lossy codecs do not support it, because they compute in float32. The value is None if support is unknown.
         """
         return self.lossless
 
@@ -166,7 +166,7 @@ def parse(name: str) -> CodecSpec:
     Parameters
     ----------
     name
-        A family, in most cases followed by a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``. A
+        Name of a family, usually followed by a colon and a parameter: ``none``, ``zfp:8``, ``int8:256:stochastic``. A
         rotation may precede a family of `ROTATED`: ``rotate64+int4:32``.
 
     Raises

@@ -1,9 +1,9 @@
 """Lossless exponent packing. Exponents of trained values are similar, while signs and mantissas are noise.
 
-Most exponents of a chunk take 2 bits, others 2 to 4 bits more, and outliers a byte. In chunks with many zeros, each
-zero takes one bit. Signs and mantissas are stored unchanged, so float32 data without zeros shrinks by at most a
-quarter. float32, float16 and bfloat16 are coded in their own formats, all other dtypes as float32. kernels/hb_xpk.h
-describes the chunk format. The container is the same as for MPC.
+Most exponents of a chunk take 2 bits, others take 2 to 4 bits more, and outliers take one more byte. In chunks with
+many zeros, each zero takes one bit. Signs and mantissas are stored unchanged, so float32 data without zeros shrinks by
+at most a quarter. float32, float16 and bfloat16 are coded in their own formats, all other dtypes as float32.
+kernels/hb_xpk.h describes the chunk format. The container is the same as for MPC.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """Fixed-rate ZFP, in one dimension and float32. Encoded data is a raw libzfp stream, which any zfp tool can read.
 
 A block of 4 values takes ``4 * rate`` bits. The last block is padded as in libzfp, and the stream is padded with zeros
-to a multiple of 8 bytes. A block with NaN or infinity uses a code that libzfp never writes and decodes as zeros.
-Infinities keep their sign and position. All other values of such a block are decoded as NaN, because the stream does
-not contain them.
+to a multiple of 8 bytes. A block with NaN or infinity is marked by a code that libzfp never writes. libzfp decodes such
+a block as zeros. hpcbench restores the sign and position of infinities, and decodes all other values of the block as
+NaN because the stream does not contain them.
 """
 
 import math
@@ -50,8 +50,8 @@ class ZfpCodec(Compiled):
     def error_bound(self, x: Array) -> float | None:
         """Return a bound on the absolute error, computed from the largest magnitude and the rate, or None.
 
-        The result is None for non-finite values. It is also None if values are so close to the maximum of their dtype
-        that decoding may round them to infinity.
+        The result is None for non-finite values. The result is also None if values are so close to the maximum of their
+        dtype that decoding may round them to infinity.
 
         Notes
         -----
@@ -64,8 +64,8 @@ class ZfpCodec(Compiled):
         of 15/4. Truncation to integers adds 1, the lost low bits of the transform add 3, and the halvings of the
         inverse transform add 5/4. Rounding to float32 adds 2^6, or half the smallest subnormal.
 
-        Decoded integers are below 2^31 and encoded integers below 2^30, so 3 * 2^30 is always a bound. It is used if
-        the first bound would allow integer overflow.
+        Decoded integers are below 2^31 and encoded integers below 2^30, so 3 * 2^30 is always a bound. This bound is
+        used if the first one would allow integer overflow.
         """
         check_values(self.name, x)
         self.check_type(x.dtype)

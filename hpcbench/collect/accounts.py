@@ -17,7 +17,7 @@ class JobEnergy:
 
 
 def accounts(root: Path) -> dict[str, JobEnergy]:
-    """Return energy and duration of each job whose energy the scheduler measures (Slurm's ``ConsumedEnergyRaw``)."""
+    """Return energy and duration of each job for which the scheduler reports energy (Slurm's ``ConsumedEnergyRaw``)."""
     accounts_by_job = {}
     for job, seen in load(root).items():
         joules = _number(seen.word.accounting.get("ConsumedEnergyRaw"))

@@ -1,7 +1,7 @@
 """Bulk parser for step lines. Most step lines of a log have the same shape and differ only in their numbers.
 
-The shape is derived from a line that `step_line.parse` has read. One regular expression reads lines of this shape, and
-their numbers are converted column by column. `step_line.parse` reads all other lines. Both parsers return the same
+The shape is derived from a line that `step_line.parse` has read. One regular expression matches lines of this shape,
+and the numbers are converted column by column. `step_line.parse` reads all other lines. Both parsers return the same
 result for every line that both can read.
 """
 
@@ -18,7 +18,10 @@ Columns = dict[str, "array[Any]"]
 # are rare and are read one by one. The value of an unknown field is not used.
 _VALUE = {"d": "([-+.0-9eE]{1,40})", "q": "([0-9]{1,30})", "": "[!-~]{1,40}"}
 _LONGEST = 2000
-"""Maximum size in bytes of a line from which a shape is derived. It prevents patterns of arbitrary content."""
+"""Maximum size in bytes of a line from which a shape is derived.
+
+The limit prevents patterns from being built from arbitrary content.
+"""
 _HEAD = re.compile(r"step +[0-9]{1,18}/([0-9]{1,18})")
 
 
@@ -33,7 +36,7 @@ class LineShape:
     steps
         Number of planned steps.
     fields
-        Attribute of `Step` for each value, and the factor of its unit.
+        Attribute of `Step` for each value, and the factor that converts the value to the attribute's unit.
     """
 
     def __init__(self, pattern: str, steps: int, fields: list[tuple[str, float]]) -> None:

@@ -12,7 +12,7 @@ from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
-"""Delay in seconds between the end of a script and the query for its reason."""
+"""Delay in seconds between the end of a script and the query for the reason of the end."""
 
 
 def resolve(path: Path) -> Path:
@@ -62,7 +62,7 @@ class Jobs:
         self._took = 0.0
         self._soon = _SOON
         self.silent: str | None = None
-        """Why the last scheduler query failed, or None if it succeeded."""
+        """Reason why the last scheduler query failed, or None if it succeeded."""
         try:
             self._pause = open_scheduler(root).interval
         except UserError:

@@ -28,7 +28,7 @@ _GLUED = re.compile(
     r"|# (?:OSU |Size |Datatype: |Collective test |nThread |Out of bounds |Avg bus )"
     r"|#\s{1,20}(?:size\s|\(B\)))"
 )
-"""Positions where a line begins within another line, because several processes wrote at the same time."""
+"""Positions at which a line begins within another line because several processes wrote at the same time."""
 
 
 def load(path: Path) -> list[Microbenchmark]:
@@ -64,7 +64,7 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """Split lines that were joined, and remove prefixes and Markdown backslashes and quotes."""
+    """Split lines that were joined, and remove prefixes, Markdown backslashes, and quotes."""
     for piece in _GLUED.split(line[: 4 * _LONGEST]):
         text = split(piece)[1].lstrip(" \t>")
         if len(text) <= _LONGEST:
@@ -127,7 +127,10 @@ class _Reader:
         self._heading = columns
 
     def _take_datatype(self, datatype: str) -> None:
-        """Set the data type of the following rows. Some programs print it below the heading, others above."""
+        """Set the data type of the following rows.
+
+        Some programs print the data type below the heading, others above it.
+        """
         if self._heading is not None and not self.tables[-1].sizes:
             self._heading = replace(self._heading, datatype=datatype)
         else:
@@ -202,7 +205,7 @@ def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:
 
 
 def _first(heading: Heading, cells: list[str], line: int) -> TableRow | None:
-    """Return the row with only its first quantity, and the result of its check, if any."""
+    """Return the row reduced to the first quantity and the result of its check, if there is one."""
     leading = _leading(heading)
     verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
     figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]

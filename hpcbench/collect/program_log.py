@@ -25,7 +25,7 @@ from hpcbench.contract.stamp import strip_stamp
 from hpcbench.contract.step_line import TYPECODES, Step
 
 OWN = "own lines"
-"""Dialect name for lines that a study describes."""
+"""Dialect name for lines that are described in a study."""
 _SPEEDS = ("seconds", "samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 
@@ -62,7 +62,7 @@ class _LinesReader:
         return replace(self.log, events=list(self.log.events), notes=list(self.log.notes))
 
     def _numbers(self, match: "re.Match[str]", line: int) -> dict[str, Any]:
-        """Return the values of the groups. A group that is not a number is omitted with a note."""
+        """Return the values of the regular expression's groups. If a group is not a number, omit it and add a note."""
         values: dict[str, Any] = {}
         for name, digits in match.groupdict().items():
             if digits is None:

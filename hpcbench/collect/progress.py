@@ -133,9 +133,9 @@ class Follower:
         return progress
 
     def _onward(self, run: PlannedRun, progress: RunProgress, mark: Mark | None) -> RunProgress:
-        """Return the progress, or the earlier detected end of the same attempt.
+        """Return the progress, or the end of the same attempt if it was already detected.
 
-        The scheduler's answer may be older than the status files, and report a finished job as running.
+        The scheduler's response may be older than the status files, and may report a finished job as running.
         """
         attempt = mark.attempt if mark else 0
         before = self._ends.get(run.id)
@@ -171,7 +171,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Inputs of the last state resolution of a run."""
+    """Inputs from which the state of a run was last resolved."""
 
     mark: Mark | None
     job: JobSummary
@@ -180,7 +180,7 @@ class _Seen:
 
 
 class _Tail:
-    """A growing log. Only new content is read."""
+    """A growing log. Each query reads only the new content."""
 
     def __init__(self, path: Path, form: LogForm | None) -> None:
         self._path, self._form = path, form

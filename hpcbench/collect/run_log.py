@@ -19,7 +19,10 @@ from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
 
 LONGEST_LINE = 16 << 20
-"""Maximum length in bytes of a line that is read. The environment event of about 100,000 ranks fits."""
+"""Maximum length in bytes of a line that is read.
+
+It is large enough for the environment event of about 100,000 ranks.
+"""
 _CHUNK = 1 << 16
 MOST_NOTES = 20
 """Maximum number of notes per log."""
@@ -39,12 +42,12 @@ class RunLog:
     """Notes about truncated, damaged or duplicate lines. Only the first `MOST_NOTES` are stored."""
     lines: int = 0
     cut: bool = False
-    """Whether the last line of the file has no line end, or the last line of hpcbench is incomplete."""
+    """Whether the file's last line is not terminated, or the last line printed by hpcbench is incomplete."""
     starts: int = 0
     running_means: set[str] = field(default_factory=set)
-    """Quantities whose value at a step is the mean over all steps so far."""
+    """Quantities whose printed value is the mean over all steps so far."""
     precisions: dict[str, str] = field(default_factory=dict)
-    """Lowest number formats that another framework's log states, keyed by ``comm`` and ``linear``."""
+    """Number formats of lowest precision reported in another framework's log, keyed by ``comm`` and ``linear``."""
 
     def event(self, kind: type[E]) -> E | None:
         """Return the last event of this kind, or None if there is none."""
@@ -196,7 +199,7 @@ class LogReader:
         return self.log
 
     def _block(self, block: bytes) -> None:
-        """Process complete lines, in bulk once the shape of step lines is known."""
+        """Process complete lines. Once the shape of step lines is known, lines are parsed in bulk."""
         begin = 0
         while self._shape is None and begin < len(block):
             end = block.index(b"\n", begin)

@@ -82,7 +82,7 @@ class Steps(Mapping[int, Step]):
         return self._record(self._highest) if self else None
 
     def column(self, name: str, *, first: int = 0) -> list[float]:
-        """Return the values of a quantity for steps from `first` on, in file order.
+        """Return the values of a quantity for all steps from `first` on, in file order.
 
         Steps without a value are omitted.
 
@@ -101,11 +101,11 @@ class Steps(Mapping[int, Step]):
         return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
-        """Return a tuple of quantities for each step from `first` on that contains all of them."""
+        """For each step from `first` on that contains all quantities, return a tuple of their values."""
         return list(zip(*self.aligned(*names, first=first), strict=True))
 
     def aligned(self, *names: str, first: int = 0) -> list[list[float]]:
-        """Return the values of `columns` as one list per quantity instead of one tuple per step."""
+        """Return the same values as `columns`, but as one list per quantity instead of one tuple per step."""
         columns = [self._columns.get(name) or _Column(name) for name in names]
         begin = bisect_left(self._numbers, first) if self._rows is None else 0
         end = min(len(column.values) for column in columns)

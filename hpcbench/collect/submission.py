@@ -40,7 +40,7 @@ class RunResult:
     verdict: ResolvedState
     log: RunLog | None
     settings: LoggedSettings = field(default_factory=LoggedSettings)
-    """The run's ``run.json``, from the log's configuration event or from the file."""
+    """Content of the run's ``run.json``, read from the configuration event in the log or from the file."""
     job: str | None = None
     exit: int | None = None
     start: str | None = None
@@ -52,7 +52,7 @@ class RunResult:
     Runs with the same value ran on the same nodes. The value is None if no status file contains it.
     """
     given: bool = False
-    """Whether the user specified the scheme and pairing, without a plan."""
+    """Whether the user specified the scheme and the pairing because the run has no plan."""
     submission: str = ""
     """Label of the submission. It is empty unless a report contains several submissions of one study."""
 
@@ -142,7 +142,7 @@ class NoRunError(UserError):
 def from_log(path: Path) -> RunResult:
     """Return a run that consists only of a log file, from hpcbench or another framework.
 
-    A run of another framework is put in a separate cell, so that it is not compared with other runs.
+    Each run of another framework is a cell of its own, so that it is not compared with other runs.
 
     Raises
     ------

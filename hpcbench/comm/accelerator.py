@@ -17,10 +17,10 @@ from hpcbench.comm.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A vector in device memory. CudaCodec and mpi4py accept it, including its slices."""
+    """A vector in device memory. CudaCodec and mpi4py accept such vectors and slices of them."""
 
     owner: Any
-    """The owner of the memory. The reference keeps the memory alive."""
+    """Object that owns the memory. Holding a reference to the owner keeps the memory alive."""
     pointer: int
     size: int
     dtype: np.dtype[Any]
@@ -118,7 +118,7 @@ class Accelerator(ABC):
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
 
     def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add values to the total. Both have the same floating-point dtype."""
+        """Add values to the total. Values and total have the same floating-point dtype."""
         self.use()
         add(self.codecs, total, values, stream)
 
@@ -213,7 +213,7 @@ class CupyAccelerator(Accelerator):
         return np.frombuffer(self._cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
     def copy(self, target: DeviceArray | Array, source: DeviceArray | Array, stream: int) -> None:
-        """Start a copy on the stream. The addresses determine its direction."""
+        """Start a copy on the stream. The direction of the copy follows from the addresses."""
         self.use()
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(_pointer(target), _pointer(source), source.nbytes, runtime.memcpyDefault, stream)

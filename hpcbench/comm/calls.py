@@ -1,4 +1,4 @@
-"""Launch of a group's calls. Concurrent calls have separate MPI tags.
+"""Start of a group's calls. Concurrent calls have separate MPI tags.
 
 Two calls between the same ranks may be in flight at once, and slices of one call may overtake each other. Therefore
 each slice has its own tags. A new call first waits for the earlier call that used the same tags. All ranks make calls
@@ -20,7 +20,7 @@ from hpcbench.comm.work import Work
 DEPTH = 4
 """Number of slices in flight: enough to hide codec time behind transfers, and few enough to stay in cache."""
 _CALLS, _SLICES = 32, 64
-"""Numbers of calls and of slices with distinct tags. Every MPI library supports 32 x 64 x 16 tags."""
+"""Number of calls, and number of slices per call, with distinct tags. Every MPI library supports 32 x 64 x 16 tags."""
 
 
 class Calls:
@@ -80,7 +80,7 @@ class Calls:
         ----------
         in_order
             Whether the call uses several of MPI's own collectives. MPI requires the same order of collectives on all
-            ranks, so the previous such call is completed first.
+            ranks, so the previous call of this kind is completed first.
         """
         if in_order and self._in_order is not None and not self._in_order.done:
             self._progress.finish(self._in_order)

@@ -24,7 +24,7 @@ class Carrier(Protocol):
         Parameters
         ----------
         content
-            The bytes. They must not change before the request completes.
+            The bytes, which must not change before the request completes.
         peer
             Destination rank.
         tag
@@ -36,13 +36,13 @@ class Carrier(Protocol):
         Returns
         -------
         Any
-            The request. A slice yields the request to wait for its completion.
+            The request. A slice waits for the request by yielding it.
         """
 
     def receive(self, inbox: Any, peer: int, tag: int, *, varies: bool) -> Any:
         """Start receiving bytes into `inbox`.
 
-        `inbox` fits the longest message. If sizes do not vary, it has exactly the message size.
+        `inbox` is large enough for the longest message. If sizes do not vary, `inbox` has exactly the message size.
         """
 
     def count(self, status: Any) -> int:

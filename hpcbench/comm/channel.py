@@ -25,8 +25,8 @@ class Counters(MessageCounts):
     plain_calls: int = 0
     """Calls without the codec.
 
-    Reasons: the MPI library was faster, the message was smaller than `min_bytes`, or the message stayed within a node
-    and the channel encodes only traffic between nodes.
+    Possible reasons: the MPI library was faster, the message was smaller than `min_bytes`, or the message stayed within
+    a node and the channel encodes only traffic between nodes.
     """
     transfer_s: float = 0.0
     """Duration of the calls in seconds, without codec time."""
@@ -52,13 +52,13 @@ class Channel:
     codec: Codec
     algorithm: Algorithm
     feedback: bool = False
-    """Whether error feedback is used. Reductions of the same vector then share residuals."""
+    """Whether error feedback is used. If so, reductions of the same vector share residuals."""
     slices: int | None = None
     """Number of slices of every plan. If None, the planner chooses."""
     dtype: np.dtype[Any] | None = None
     """Dtype that values are rounded to before encoding. If None, the dtype is unchanged."""
     min_bytes: int = 0
-    """Minimum size in bytes of encoded messages. For a collective, this is the size of the whole vector."""
+    """Minimum size in bytes of encoded messages. For a collective, the size is that of the whole vector."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     low_rank: int = 0
@@ -134,7 +134,7 @@ def resolve_channel(
     dtype
         Dtype that values are rounded to before encoding. If None, the dtype is unchanged.
     step
-        Number of the step, from 1. None stands for a step after all changes of the scheme.
+        Number of the step, from 1. None stands for a step after the scheme's last change.
     """
     treatment = scheme.treatment(traffic, half=dtype is not None and is_half(dtype), step=step)
     dimension, phase, kind, *axis = traffic
@@ -157,7 +157,7 @@ def resolve_channel(
 
 
 def change_treatment(channel: Channel, treatment: Treatment) -> None:
-    """Change how further messages of a channel are treated. Counters, recorder and sampler are kept."""
+    """Change how later messages of a channel are treated. Counters, recorder and sampler are kept."""
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
     channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
     channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset

@@ -47,8 +47,8 @@ class Choice:
         Raises
         ------
         ValueError
-            `buf` would be summed in half precision, with rounding at each rank. This error is also raised if only
-            traffic between nodes is encoded and no algorithm supports this.
+            `buf` would be summed in half precision, with rounding at each rank. The error is also raised if only
+            traffic between nodes is to be encoded and no algorithm supports this.
         """
         if channel.algorithm is Algorithm.NATIVE:
             return None
@@ -91,5 +91,8 @@ class Choice:
         return self._steps[chosen]
 
     def blocking(self, operation: Operation, buf: Array, channel: Channel) -> bool:
-        """Return whether the library's blocking call was measured as faster. Only automatic selection uses it."""
+        """Return whether the library's blocking call was measured as faster.
+
+        The result is False unless the algorithm is selected automatically.
+        """
         return channel.algorithm is Algorithm.AUTO and self.links.blocks(operation.value, buf.nbytes, self.topology)

@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Mark the current point of the process."""
 
     def origin(self) -> tuple[Any, float]:
-        """Wait for all work launched so far. Return a mark and the corresponding host time (`time.perf_counter`)."""
+        """Wait for all work launched so far. Return a mark, and the host time at this mark (`time.perf_counter`)."""
 
     def count(self, begin: Any, end: Any, to: Callable[[float], object]) -> None:
         """Call `to` with the seconds between two marks, immediately or when the clock is settled."""
@@ -51,7 +51,7 @@ class HostClock:
 
 
 class DeviceClock:
-    """The clock of a stream. It includes the time that the stream waits, and excludes concurrent host work.
+    """The clock of a stream. The measured time includes waits of the stream, and excludes concurrent host work.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class DeviceClock:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for the ends of all spans and count the spans."""
+        """Wait until all spans have ended, and count the spans."""
         for begin, end, to in self._spans:
             end.wait()
             to(end.since(begin))

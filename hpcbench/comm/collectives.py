@@ -1,4 +1,4 @@
-"""Collectives of a group. The MPI library, a plan, or the steps of a single call execute them.
+"""Collectives of a group. They are executed by the MPI library, by a plan, or by the steps of a single call.
 
 In groups of at least two ranks, all ranks call each function. Arrays must be in the memory described by `place`.
 """
@@ -104,7 +104,7 @@ def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Chan
 
 
 def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
-    """Sum `src` into `dst` of the root. On other ranks `dst` is empty."""
+    """Sum `src` over the ranks into `dst` of the root rank. On other ranks `dst` is empty."""
     at_root = member.rank == root
     chosen = member.choice.plan(Operation.REDUCE, src, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
@@ -169,8 +169,8 @@ def all_to_all(
 def _blocking(member: Member, operation: Operation, buf: Array, channel: Channel) -> bool:
     """Return whether to use the library's blocking call. All ranks return the same value.
 
-    Blocking calls are never used while operations may progress in the background. Those operations would stall while
-    other ranks wait for them.
+    Blocking calls are never used while operations may progress in the background. Background operations would stall
+    during the call, while other ranks wait for them.
     """
     if member.progress.background:
         return False
@@ -194,7 +194,7 @@ def _by_plan(
     vector: Vector,
     feedback: Feedback | None,
 ) -> Work:
-    """Execute one of hpcbench's own plans."""
+    """Execute a plan of hpcbench instead of a library call."""
     slices, how = member.choice.steps(chosen), chosen.algorithm.value
     # a plan with a codec may have no encoded step, for example a hierarchical plan on a single node
     plain = chosen.codec.name != channel.codec.name or not any(step.coded for todo in slices for step in todo)

@@ -1,7 +1,8 @@
 """Clock offset between a rank and rank 0, measured by message round trips.
 
-A rank repeatedly requests the time from rank 0. Rank 0 replies between the request and the arrival of the reply, so the
-shortest round trip bounds the error. Ranks on the same host share a clock, but are compared in the same way.
+A rank repeatedly requests the time from rank 0. Rank 0 reads its clock between the request and the arrival of the
+reply, so the duration of the shortest round trip bounds the error. Ranks on the same host share a clock, but are
+compared in the same way.
 """
 
 import time

@@ -18,7 +18,7 @@ class MessageCounts:
     encode_s: float = 0.0
     decode_s: float = 0.0
     lost_overflows: int = 0
-    """Number of messages with NaN or infinity whose codec hides these values from the receiver."""
+    """Number of messages with NaN or infinity that were hidden from the receiver by the codec."""
 
     def add_messages(self, other: "MessageCounts") -> None:
         """Add the counts of other messages."""

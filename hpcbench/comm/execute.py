@@ -23,9 +23,9 @@ from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
-"""Number of stages of a plan with distinct tags. MPI preserves the order of messages in later stages."""
+"""Number of stages of a plan that have distinct tags. Later stages reuse tags, and MPI preserves their order."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
-"""Combine modes that add received parts."""
+"""Combine modes in which received parts are added."""
 
 
 @dataclass
@@ -53,7 +53,10 @@ class Call:
             self.tally.network_bytes += wire_bytes
 
     def next_seed(self) -> int:
-        """Return the next seed of stochastic rounding. Seeds differ between messages and ranks, but not runs."""
+        """Return the next seed of stochastic rounding.
+
+        Seeds differ between messages and ranks, but are the same in every run.
+        """
         self.seed += 1
         return self.seed * self.carrier.size + self.carrier.rank
 
@@ -146,7 +149,7 @@ class SliceRun:
     def _message(self, step: PlanStep, part: PeerSpan) -> Message:
         """Create the message for a part.
 
-        If the part replaces values on other ranks, the sender also keeps the decoded values, as the receivers do.
+        If the part replaces values on other ranks, the sender stores the decoded values too, as the receivers do.
         """
         span = part.span
         if not step.coded:
@@ -209,7 +212,7 @@ class SliceRun:
                     memory.unpack(inbox, total, accumulate=k > 0)
 
     def _decode_all(self) -> None:
-        """Decode received messages after they have been forwarded, so that no rank waits for decoding."""
+        """Decode received messages only after they have been forwarded, so that no rank waits for decoding."""
         for span, message in self._undecoded:
             self._memory.decode(message, self._call.vector.into(span))
         self._undecoded.clear()

@@ -2,8 +2,8 @@
 
 A two-shot reduction rounds twice: each rank rounds its contributions, and each owner rounds its sums. Therefore there
 are two residuals, as in 1-bit Adam (arXiv 2102.02888, section 4.2). The worker residual belongs to the values that this
-rank contributes to sums. The server residual belongs to the sums that this rank sends to all ranks. Both have the shape
-of the vector, so each parameter keeps its residual even if plans cut the vector differently.
+rank contributes to sums. The server residual belongs to the sums that this rank sends to all ranks. Both residuals have
+the shape of the vector, so each parameter keeps its residual even if plans cut the vector differently.
 """
 
 from importlib import import_module
@@ -28,8 +28,8 @@ class Feedback:
     Attributes
     ----------
     sent, summed : ndarray
-        Worker and server residuals, float32, shape (n,). The operating system never allocates pages that no message
-        touches.
+        Worker and server residuals, float32, shape (n,). Pages that no message touches are never allocated by the
+        operating system.
     """
 
     def __init__(self, n: int, like: Any = None) -> None:

@@ -1,7 +1,7 @@
 """Detection of GPU-aware MPI libraries, which accept pointers to GPU memory.
 
-A library without GPU support crashes or sends wrong data if it receives a device pointer. Therefore an unknown result
-counts as no, and messages go through host memory, which always works. Each library needs a different query.
+A library without GPU support crashes or sends wrong data if it receives a device pointer. Therefore, if support is
+unknown, messages go through host memory, which always works. Each library needs a different query.
 """
 
 import ctypes
@@ -27,12 +27,12 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """Result of the detection. It is true if MPI accepts device pointers.
+    """Result of the detection. Its truth value is True if MPI accepts device pointers.
 
     Attributes
     ----------
     answer, why
-        The result and its origin, for the log. ``str`` adds the consequences.
+        The result and how it was determined, for the log. ``str`` adds the consequences.
     """
 
     answer: GpuAwareness
@@ -53,7 +53,7 @@ class Awareness:
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     """Detect GPU support on all ranks (a collective call).
 
-    If ranks disagree, the result is no, because sender and receiver must use the same path.
+    If ranks disagree, MPI is treated as not GPU-aware, because sender and receiver must use the same path.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def find_out(version: str, library: Any, environment: Mapping[str, str], kinds: 
     version
         Version string reported by the library.
     library
-        The library. Its functions are attributes.
+        The library, with its functions as attributes.
     environment
         Environment variables of the process.
     kinds

@@ -1,9 +1,9 @@
 """Messages of GPU arrays. Values are encoded, decoded and summed on the GPU. Only wire bytes pass through the host.
 
-With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise they are copied to pinned host
-memory after encoding, and back before decoding. MPI libraries ignore streams. Therefore a message is passed to MPI only
-after an event shows that its bytes are ready. A buffer is reused only after an event shows that it is no longer read.
-Threads do not block on events: the executor polls events and continues with other slices.
+With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise, messages are copied to pinned
+host memory after encoding, and back to the device before decoding. MPI libraries ignore streams. Therefore a message is
+passed to MPI only after an event shows that its bytes are ready. A buffer is reused only after an event shows that it
+is no longer read. Threads do not block on events: the executor polls events and continues with other slices.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceMessage:
-    """A message that is ready when the device has finished writing it.
+    """A message that becomes ready when the device has finished writing it.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class DeviceMessage:
 
 
 class _Outgoing:
-    """Work between the start of encoding and the point at which MPI may read the message."""
+    """Device work from the start of encoding until MPI may read the message."""
 
     def __init__(self, memory: "DeviceMemory", message: DeviceMessage, used: int | Length, begin: StreamEvent) -> None:
         self._memory, self._message, self._used, self._begin = memory, message, used, begin

@@ -53,8 +53,7 @@ class Pools:
     accelerator
         The device.
     aware
-        Whether messages are sent from device memory. This is the case for NCCL, and for MPI if it is GPU-aware on all
-        ranks.
+        Whether messages are sent from device memory: always with NCCL, and with MPI if it is GPU-aware on all ranks.
     streams
         Number of streams.
     """
@@ -87,7 +86,7 @@ class Pools:
         return self._codecs[codec.name]
 
     def lanes(self, count: int) -> list["Pools"]:
-        """Return pools with one stream each. Stream order protects their buffers. Kernels are shared."""
+        """Return pools with one stream each. Buffers are protected by stream order, and kernels are shared."""
         lanes = [Pools(self.accelerator, True, 1) for _ in range(count)]
         for lane in lanes:
             lane._codecs = self._codecs
@@ -96,5 +95,5 @@ class Pools:
 
     @property
     def device_bytes(self) -> int:
-        """Total device bytes of all buffers, including the buffers of lanes."""
+        """Total size of all device buffers in bytes, including the buffers of the pools returned by `lanes`."""
         return self.device.nbytes + sum(lane.device.nbytes for lane in self._lanes)

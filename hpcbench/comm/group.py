@@ -1,6 +1,6 @@
 """A group: one communicator and its operations.
 
-Every operation takes the channel of its traffic, writes to the caller's buffers, and counts the bytes sent by this
+Every operation receives the channel for its traffic, writes to the caller's buffers, and counts the bytes sent by this
 rank. Buffers are contiguous NumPy arrays, or torch or CuPy arrays on a GPU. An operation immediately returns a `Work`
 object, which the caller waits for. A group of one rank neither sends nor encodes anything. A GPU operation starts after
 the work on the caller's current stream. `wait` returns when the device has completed the operation, so any stream can
@@ -34,15 +34,16 @@ class Group:
     Parameters
     ----------
     comm
-        The communicator. From now on, only the group may use it. Creating a group is a collective call.
+        The communicator. After this call, only the group may use the communicator. Creating a group is a collective
+        call.
     progress
         Driver of all operations of the process.
     links
         Speeds of links and codecs, used to select plans.
     places
-        Supported memory. The default is host memory, and GPU memory without GPU-aware MPI.
+        Supported memory. By default, arrays may be in host or GPU memory, and MPI is assumed not to be GPU-aware.
     parent
-        The group that contains this group. Its topology and its sums of 16-bit values are reused.
+        The group that contains this group. The parent's topology and its choice of 16-bit sums are reused.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Group:
         return collectives.all_gather_counts(self._own, place, src, dst, _spans(counts), channel)
 
     def broadcast(self, buf: Array, root: int, *, channel: Channel) -> Work:
-        """Send `buf` of the root to all ranks. Afterwards the root also has the decoded values."""
+        """Send `buf` of the root to all ranks. Afterwards, the root also holds the decoded values."""
         if self.size == 1:
             return Work.nothing(channel)
         place, (buf,) = self._own.places.of(buf)
@@ -234,9 +235,9 @@ class Group:
         return messages.send(self._own, buf, peer, tag, channel, feedback)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
-        """Return a slice that sends or receives a message within another operation.
+        """Return a `Slice`, a unit of work that sends or receives one message as part of a larger operation.
 
-        Arrays must be in host memory. The message is counted on completion.
+        Arrays must be in host memory. The message is counted when it completes.
         """
         return messages.carried(self._own, buf, peer, tag, channel, receives=receives)
 
@@ -257,11 +258,11 @@ class Group:
         Parameters
         ----------
         src, dst
-            The block to send, and a buffer for the next block. The first hop sends the rank's own block; later hops
-            send the last received block. Blocks have the same shape on all ranks.
+            The block to send, and a buffer for the next block. The first hop sends the rank's own block, and later hops
+            send the block received last. Blocks have the same shape on all ranks.
         relay
-            Holder of the last received block in encoded form, so that only its owner encodes a block. If only some
-            links are encoded, each of these links encodes the block again.
+            Holder of the last received block in encoded form. Only the owner of a block encodes it. If only some links
+            are encoded, the block is encoded again for each of these links.
         """
         if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks belong to other ranks
             place, (there,) = self._own.places.of(src)

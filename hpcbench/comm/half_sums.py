@@ -1,9 +1,9 @@
 """MPI sums of 16-bit values, with the library's own datatype or with a user-defined operation.
 
 The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a float16 datatype, but
-may add the values one by one in software. This is ten times slower than float32 and would make the uncompressed
-baseline too slow. A user-defined operation on 2-byte values works with every library. It adds in float32 and rounds
-after each addition, as MPI and NCCL do.
+may add the values one by one in software. Such sums are ten times slower than float32 sums and would make the
+uncompressed baseline too slow. A user-defined operation on 2-byte values works with every library. The operation adds
+in float32 and rounds after each addition, as MPI and NCCL do.
 """
 
 import functools

@@ -24,8 +24,10 @@ class Link:
     latency_s: float
     """Message latency between two ranks, in seconds."""
     bytes_per_s: float
-    """Bandwidth. Within a node, this is the bandwidth of one rank while all ranks send. Between nodes, it is the total
-    bandwidth of a node.
+    """Bandwidth.
+
+    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, the bandwidth is the total of
+    a node.
     """
 
 
@@ -37,7 +39,7 @@ class Speed:
     """Encoding speed, in bytes of input values per second."""
     decode_bytes_per_s: float
     call_s: float
-    """Seconds per call with few values."""
+    """Duration in seconds of a call with only a few values."""
     ratio: float
     """Encoded bytes divided by input bytes."""
 
@@ -65,7 +67,7 @@ class Links:
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
     blocking: tuple[tuple[str, int], ...] = ()
-    """The entries (operation, bytes) of `native` that were measured with blocking calls, because these were faster."""
+    """Entries (operation, bytes) of `native` whose times are those of blocking calls, because these were faster."""
     ranks_per_node: tuple[int, ...] = ()
     """Ranks per node in the measurements of `native` and `measured`, which apply only to this topology.
 
@@ -89,7 +91,10 @@ class Links:
         return (operation, nearest) in self.blocking
 
     def over(self, transport: str) -> "Links":
-        """Return the links for a run over a transport. Times of collectives over another transport do not apply."""
+        """Return the links for a run over a transport.
+
+        Collective times that were measured over another transport are left out.
+        """
         if self.transport == transport:
             return self
         return replace(self, native=(), measured=(), blocking=())
@@ -122,7 +127,7 @@ def shape(topology: Topology) -> tuple[int, ...]:
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
     """Interpolate the time at `nbytes` on logarithmic scales.
 
-    The result is None if the size is far from the measured sizes.
+    Return None if the size is far from the measured sizes.
 
     Parameters
     ----------

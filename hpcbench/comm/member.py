@@ -94,7 +94,7 @@ class Member:
         return self.choice.topology
 
     def use(self, topology: Topology) -> None:
-        """Use a different topology for all following plans."""
+        """Use a different topology for all later plans."""
         self.choice = Choice(self.rank, topology, self.choice.links)
 
     def call(
@@ -107,7 +107,7 @@ class Member:
         vector: Vector,
         feedback: Feedback | None = None,
     ) -> Call:
-        """Collect the values shared by all slices of one call, with a new tally."""
+        """Collect the values that are shared by all slices of one call, and create a new tally."""
         seed = channel.counters.calls << 20
         tally = Tally(recorder=channel.recorder)
         return Call(
@@ -115,7 +115,7 @@ class Member:
         )
 
     def coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """Return a predicate: whether a message between two ranks is encoded."""
+        """Return a function that returns whether a message to or from a peer is encoded."""
         itemsize = channel.travels_as(dtype).itemsize
 
         def coded(part: PeerSpan) -> bool:

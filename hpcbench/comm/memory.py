@@ -1,7 +1,7 @@
 """Memory that holds an operation's values. Messages are created from these values and written to this memory.
 
-The executor uses steps and requests, whereas a memory uses bytes. Therefore one executor handles both host and GPU
-arrays. Host calls finish immediately, whereas GPU messages become ready later (gpu_memory.py).
+The executor handles steps and requests, whereas a memory handles bytes. Therefore one executor handles both host and
+GPU arrays. Host calls finish immediately, whereas GPU messages become ready later (gpu_memory.py).
 """
 
 import time
@@ -28,7 +28,10 @@ class Pending(Protocol):
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]
-"""A generator that yields the work or requests to wait for. It resumes with the statuses of the carrier's requests."""
+"""A generator that yields the work or requests to wait for.
+
+The generator is resumed with the statuses of the carrier's requests.
+"""
 
 
 @dataclass
@@ -98,10 +101,10 @@ class Memory(Protocol):
         """Write an unencoded message to `out`, or add it to `out`."""
 
     def round_in_place(self, values: Any) -> None:
-        """Round values in place, as an unencoded message would."""
+        """Round values in place, as sending them in an unencoded message would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
-        """Copy values. By default, the copy is in memory that lives as long as the slice."""
+        """Copy values. By default, the copy is stored in memory that exists as long as the slice."""
 
     def add(self, total: Any, values: Any) -> None:
         """Add values to the total."""
@@ -196,7 +199,7 @@ class HostMemory:
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
-        """Round values in place, as an unencoded message would."""
+        """Round values in place, as sending them in an unencoded message would."""
         if values.dtype != self._dtype:
             widen(self._rounded(values), values)
 

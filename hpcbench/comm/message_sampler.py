@@ -1,7 +1,7 @@
 """Sampler that copies a rank's messages in some steps, before encoding.
 
-Runs without message sampling have no sampler. A sample contains the values in the dtype in which they are sent.
-This is the input of the codec without the residuals of error feedback.
+Runs without message sampling have no sampler. A sample contains the values in the dtype in which they are sent. These
+values are the input of the codec without the residuals of error feedback.
 """
 
 import math
@@ -15,8 +15,9 @@ from hpcbench.comm.rounding import narrow
 from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
 MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
-"""The tensors in a message: a function that lists them, or the shape of a single tensor. A first dimension of -1 is
-inferred from the message size.
+"""Description of the tensors in a message: a function that lists the tensors, or the shape of a single tensor.
+
+A first dimension of -1 is inferred from the message size.
 """
 
 
@@ -26,8 +27,8 @@ class MessageSampler:
     Parameters
     ----------
     each
-        Number of samples per channel and step. They are spaced evenly over as many messages as the channel sent in the
-        previous step. Without a previous step, the first messages are sampled.
+        Number of samples per channel and step. Samples are spaced evenly, assuming that the channel sends the same
+        number of messages as in the previous step. In the first step, the first messages are sampled.
     message_bytes
         Maximum sample size in bytes. Longer messages are truncated.
     step_bytes
@@ -47,7 +48,7 @@ class MessageSampler:
         self.left_out = 0
 
     def begin(self, *, sampled: bool) -> None:
-        """Begin a step. Count its messages, and sample some of them if `sampled`."""
+        """Begin a step. Count the messages of the step, and sample some of them if `sampled` is True."""
         self._samples, self._bytes_left, self.left_out = [], self._step_bytes, 0
         for channel in self._channels:
             channel.begin(choose_evenly(channel.seen, self._each) if sampled else frozenset())
@@ -62,7 +63,7 @@ class MessageSampler:
     def add_channel(self, channel: str) -> "ChannelSampler":
         """Create the sampler of a channel.
 
-        A channel created within a step is sampled from the next step on.
+        If a channel is created within a step, sampling starts with the next step.
         """
         sampler = ChannelSampler(self, channel)
         self._channels.append(sampler)
@@ -112,7 +113,7 @@ class ChannelSampler:
         self.seen = 0
 
     def begin(self, chosen: frozenset[int]) -> None:
-        """Begin a step. Its messages are counted, and the messages with the chosen indices are sampled."""
+        """Begin a step. All messages of the step are counted, and those with the chosen indices are sampled."""
         self._chosen, self._is_counting, self._number = chosen, True, 0
 
     def end(self) -> None:

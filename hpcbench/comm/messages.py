@@ -1,4 +1,4 @@
-"""Point-to-point messages of a group. They start in the caller's thread and use tags chosen by the caller.
+"""Point-to-point messages of a group. The messages start in the caller's thread and use tags chosen by the caller.
 
 NCCL has no tags. Over NCCL, both ranks start the messages between them in the same order.
 """
@@ -49,7 +49,7 @@ def shift(member: Member, src: Array, dst: Array, by: int, tag: int, channel: Ch
 
 
 def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, channel: Channel) -> Work:
-    """Make one hop of a relay, or a shift if one of the two links is not encoded."""
+    """Make one hop of a relay, or call `shift` if one of the two links is not encoded."""
     after, before = (member.rank + 1) % member.size, (member.rank - 1) % member.size
     coded, to, of = (
         member.coded(channel, src.dtype),
@@ -70,7 +70,7 @@ def pass_on(member: Member, src: Array, dst: Array, relay: Relay, tag: int, chan
 
 
 def carried(member: Member, buf: Array, peer: int, tag: int, channel: Channel, *, receives: bool) -> Slice:
-    """Send or receive `buf` within another operation."""
+    """Send or receive `buf` as part of another operation."""
     place, (buf,) = member.places.of(buf)
     coded, part = member.coded(channel, buf.dtype), PeerSpan(peer, _get_span(buf))
     todo = steps.message(of=part, coded=coded) if receives else steps.message(to=part, coded=coded)

@@ -1,8 +1,8 @@
 """The MPI library's own collectives, the baseline for all schemes.
 
-Calls are nonblocking, so that the run decides how to wait. Blocking calls, which may be faster, are used if no other
-operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm. Sums
-of 16-bit values are implemented in `half_sums`.
+Calls are nonblocking, so that the wait strategy of the run applies. Blocking calls, which may be faster, are used if no
+other operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm.
+Sums of 16-bit values are implemented in `half_sums`.
 """
 
 from typing import Any
@@ -17,9 +17,7 @@ from hpcbench.comm.rounding import is_half
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _WHOLE = 1 << 15
-"""Maximum size in bytes of a vector that is always summed in one call, with the library's datatype or hpcbench's
-kernel.
-"""
+"""Vectors up to this size in bytes are always summed in one call, with the library's datatype or hpcbench's kernel."""
 
 
 class Library:
@@ -72,7 +70,7 @@ class Library:
             yield [self._comm.Ireduce_scatter(*arguments)]
 
     def all_gather(self, src: Array, dst: Array, *, pieces: list[slice] | None = None, blocking: bool = False) -> Slice:
-        """Concatenate `src` of all ranks in `dst`. By default, the ranks' `pieces` of `dst` are cut evenly."""
+        """Concatenate `src` of all ranks in `dst`. By default, `dst` is cut evenly into the `pieces` of the ranks."""
         pieces = pieces or cut_evenly(dst.size, self._comm.size)
         if blocking:
             self._comm.Allgatherv(_message(src), _parts(dst, pieces))
@@ -126,7 +124,7 @@ class Library:
 
 
 class _Turn:
-    """Position of a call in the order in which all ranks start their gathers."""
+    """Position of a call in the sequence of gathers, which is the same on all ranks."""
 
     def __init__(self, before: "_Turn | None") -> None:
         self._before, self._taken = before, False

@@ -1,8 +1,8 @@
 """NCCL communicators for GPU arrays.
 
-The binding is CuPy's (`cupy.cuda.nccl`): CuPy already compiles the kernels, its wheels load NVIDIA's NCCL wheel, and on
-AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28. All calls
-return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
+The binding is CuPy's (`cupy.cuda.nccl`): CuPy is already used to compile the kernels. Its wheels load NVIDIA's NCCL
+wheel, and on AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28.
+All calls return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
 """
 
 import os
@@ -40,7 +40,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start a group. NCCL executes all calls up to `end` as one operation."""
+        """Start a group. All calls up to `end` are executed by NCCL as one operation."""
 
     @abstractmethod
     def end(self) -> None:

@@ -1,4 +1,7 @@
-"""NCCL's own collectives, enqueued on a stream. They are the baseline on GPUs. The interface is `native.Library`'s."""
+"""NCCL's own collectives, enqueued on a stream.
+
+These collectives are the baseline on GPUs. The interface is that of `native.Library`.
+"""
 
 from collections.abc import Sequence
 
@@ -12,8 +15,8 @@ from hpcbench.contract.shards import count_elements, cut_evenly
 class NcclLibrary:
     """The collectives of one communicator on one stream.
 
-    NCCL's reduce-scatter and all-gather require pieces with the same size. Pieces of different sizes are sent as a
-    group of one reduction per rank, or as a group of messages.
+    NCCL's reduce-scatter and all-gather require pieces of the same size. If sizes differ, a group of one reduction per
+    rank or a group of messages is used instead.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ class NcclLibrary:
     def all_gather(
         self, src: DeviceArray, dst: DeviceArray, *, pieces: list[slice] | None = None, blocking: bool = False
     ) -> None:
-        """Concatenate `src` of all ranks in `dst`. By default, the ranks' `pieces` of `dst` are cut evenly."""
+        """Concatenate `src` of all ranks in `dst`. By default, `dst` is cut evenly into the `pieces` of the ranks."""
         communicator = self._communicator
         pieces = pieces or cut_evenly(dst.size, communicator.size)
         if _have_one_size(pieces):

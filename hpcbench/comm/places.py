@@ -26,13 +26,13 @@ class Place(Protocol):
     clock: Clock
     """The clock that measures the caller's computation."""
     called: Any
-    """The clock's mark when the operation was called. If None, it is the mark of the operation's start."""
+    """Mark of the clock when the operation was called. None stands for the mark at the operation's start."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """Create the memory of one slice."""
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy values after all work that the caller has launched so far."""
+        """Copy values when all work that the caller has launched so far is complete."""
 
     def snapshot(self, values: Any) -> Any:
         """Copy the current values. The caller may change them after `settle`."""
@@ -54,7 +54,7 @@ class Place(Protocol):
         """
 
     def settle(self) -> None:
-        """Allow the caller to change values that have been encoded so far."""
+        """Allow the caller to change the values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
         """Return the duration of a finished operation in seconds. `seconds` is the duration on the host's clock."""
@@ -111,7 +111,7 @@ class HostPlace:
         return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
-        """No-op, because encoded values are never read again."""
+        """No-op, because values are never read again after encoding."""
 
     def took(self, seconds: float) -> float:
         """Return the duration on the host's clock."""
@@ -125,7 +125,7 @@ class HostPlace:
 
 
 class DevicePlace:
-    """One operation's device arrays, starting at the time of the call.
+    """Device arrays of one operation, from the time of the call on.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class DevicePlace:
     caller
         Stream on which the caller writes the arrays.
     current
-        Function that returns the caller's current stream. By default it is always `caller`.
+        Function that returns the caller's current stream. By default, the function always returns `caller`.
     """
 
     on_device = True
@@ -158,7 +158,7 @@ class DevicePlace:
         self._follow()
 
     def snapshot(self, values: DeviceArray) -> DeviceArray:
-        """Copy values on the device. If they will be copied to the host anyway, return the values themselves."""
+        """Copy values on the device. Values that will be copied to the host anyway are returned without copying."""
         if not self.pools.aware:
             return values
         taken = self._accelerator.memory(values.nbytes).view(values.dtype)
@@ -186,8 +186,8 @@ class DevicePlace:
         Parameters
         ----------
         call
-            Function that receives arrays of `dtype`. They are device arrays if the library is GPU-aware, and NumPy
-            arrays otherwise. If source and target are the same array, the function receives the same array twice.
+            Function that receives arrays of `dtype`. The arrays are device arrays if the library is GPU-aware, and
+            NumPy arrays otherwise. If `source` and `target` are the same array, the function receives one array twice.
         source, target
             Values.
         dtype
@@ -221,7 +221,7 @@ class DevicePlace:
                 self._accelerator.follow(stream, event)
 
     def follow(self, events: Sequence[StreamEvent]) -> None:
-        """Make the caller's streams (at the call and now) wait for events."""
+        """Make the caller's current stream, and the caller's stream at the time of the call, wait for events."""
         for stream in {self._caller, self._current()}:
             for event in events:
                 self._accelerator.follow(stream, event)
@@ -242,7 +242,7 @@ class DevicePlace:
         return rooms[0], rooms[-1]
 
     def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
-        """Make the call, then copy its results from the second array of each pair to the first."""
+        """Make the call, and then copy the results: in each pair, from the second array to the first."""
         yield from call
         for to, of in ways:
             if to.dtype != of.dtype:
@@ -314,5 +314,5 @@ class Places:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of all shared device buffers. Buffers are never freed, so this is the peak."""
+        """Bytes of all shared device buffers. Buffers are never freed, so the value is also the peak."""
         return sum(pools.device_bytes for pools in self._pools.values())

@@ -1,4 +1,4 @@
-"""Plan of a collective. A plan can be created, counted and printed without sending data."""
+"""Plan of a collective. A plan can be created and printed, and its bytes counted, without sending data."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -52,7 +52,7 @@ BUILDERS: dict[Algorithm, tuple[Builder, Builder]] = {
     ),
     Algorithm.RING: (steps.ring_reduce, steps.ring_gather),
 }
-"""Reduction and gathering functions of each algorithm with owned pieces."""
+"""Reduction and gathering functions of each algorithm in which each piece has an owner."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,8 @@ class Plan:
     n
         Number of elements of the vector.
     slices
-        Owners' spans for each slice, in rank order. In a broadcast or a reduction to a root, a slice has a single span.
+        Spans of the owners in rank order, for each slice. In a broadcast or a reduction to a root, a slice has a single
+        span.
     root
         Root of a broadcast or of a reduction to a root.
     why

@@ -1,7 +1,7 @@
 """Estimated time of a plan, from the speeds of links and codecs.
 
-The model has a latency per message, a bandwidth per link, and a speed per codec (alpha, beta, gamma). Pipelined slices
-hide the times of all resources except the slowest one.
+The model has a latency per message, a bandwidth per link, and a speed per codec (alpha, beta, gamma). With pipelined
+slices, the slowest resource hides the times of all others.
 """
 
 import math
@@ -10,7 +10,9 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Exposed fraction of the smaller of wire time and work time. Overlap is imperfect, because both use cores and memory.
+"""Wire time and work time overlap, except for this fraction of the shorter of the two.
+
+Overlap is imperfect, because both use cores and memory.
 """
 
 
@@ -21,7 +23,7 @@ def seconds(plan: Plan, links: Links) -> float:
 
 
 def measured_seconds(plan: Plan, links: Links) -> float | None:
-    """Return the time measured on this topology near the plan's size, or None if it was not measured."""
+    """Return the time measured on this topology for a size near the plan's, or None if there is no such measurement."""
     if links.foreign(plan.topology):
         return None
     nbytes = plan.n * plan.dtype.itemsize
@@ -34,7 +36,7 @@ def measured_seconds(plan: Plan, links: Links) -> float | None:
 
 
 def model_seconds(plan: Plan, links: Links) -> float:
-    """Return the modeled time of a plan in seconds, considering only links and codecs."""
+    """Return the modeled time of a plan in seconds. The model includes only links and codecs."""
     nbytes = plan.n * plan.dtype.itemsize
     topology = plan.topology
     if plan.algorithm.value in ("native", "homomorphic"):

@@ -14,7 +14,7 @@ from hpcbench.comm.topology import Topology
 from hpcbench.contract.traffic import Algorithm
 
 _MEASURED, _EXPECTED = 0.95, 0.8
-"""Maximum ratios of a plan's time to the library's time at which a plan with a codec is selected.
+"""Largest ratios of plan time to library time (measured, modeled) at which a plan with a codec is selected.
 
 Measured medians vary by a few percent from day to day. Predictions of the model are less accurate.
 """
@@ -38,7 +38,7 @@ class Request:
     root: int = 0
     """Root of a broadcast or of a reduction to a root."""
     feedback: bool = False
-    """Whether residuals are used. Each contribution and each sum must then be encoded exactly once."""
+    """Whether residuals are used. If so, each contribution and each sum must be encoded exactly once."""
     between_nodes: bool = False
     """Whether only traffic between nodes is encoded."""
 
@@ -49,7 +49,7 @@ class Request:
 
 @lru_cache(maxsize=4096)
 def plan(request: Request, links: Links = DEFAULT) -> Plan:
-    """Select and lay out the plan of a collective.
+    """Select the plan of a collective and lay it out.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def refusal(operation: Operation, algorithm: Algorithm, topology: Topology, *, f
 
 
 def _not_between_nodes(operation: Operation, algorithm: Algorithm, topology: Topology) -> str | None:
-    """Return why no plan sends unencoded messages within nodes and encoded messages between nodes, or None."""
+    """Return why encoding cannot be restricted to traffic between nodes, or None if it can."""
     if operation in ROOTED:
         if topology.per_node == 1:
             return None
@@ -126,7 +126,10 @@ def _candidates(operation: Operation, topology: Topology, algorithm: Algorithm) 
 
 
 def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
-    """List the slice counts to consider. Even the smallest slices have enough elements to justify a message."""
+    """List the slice counts to consider.
+
+    Counts are limited so that each slice has enough elements to justify a message.
+    """
     if slices is not None:
         return [slices]
     most = max(1, n // (topology.ranks * 4 * UNIT))
@@ -134,7 +137,10 @@ def _counts(n: int, topology: Topology, slices: int | None) -> Sequence[int]:
 
 
 def _best(candidates: Sequence[Plan], links: Links, why: str) -> Plan:
-    """Select the fastest plan. A plan with a codec replaces the library's own only if the gain is large enough."""
+    """Select the fastest plan.
+
+    A plan with a codec is preferred to the library's own algorithm only if the gain is large enough.
+    """
     library = [candidate for candidate in candidates if candidate.algorithm is Algorithm.NATIVE]
     others = [candidate for candidate in candidates if candidate.algorithm is not Algorithm.NATIVE]
     if len(candidates) == 1 or not others:

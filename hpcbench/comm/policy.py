@@ -17,7 +17,7 @@ from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, fi
 class Policy:
     """The channels of a scheme: one codec for each dimension, phase and kind. The last matching rule applies.
 
-    Rules may begin and end at steps. Then `begin_step` changes the channels.
+    If a rule begins or ends at a step, `begin_step` changes the channels.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Policy:
         return step > 1 and self._treatment(channel.traffic, step) != self._treatment(channel.traffic, step - 1)
 
     def treatments(self, channel: Channel) -> list[Treatment]:
-        """List the different treatments of a channel's messages in all steps, in order of first use."""
+        """List the distinct treatments of a channel's messages over all steps, in order of first use."""
         half = self._is_half(channel.traffic)
         return list(dict.fromkeys(self._scheme.schedule(channel.traffic, half=half).values()))
 
@@ -76,7 +76,7 @@ class Policy:
         return self._dtypes.get(find_content(traffic) or "")
 
     def named(self, name: str) -> Channel:
-        """Return the channel with this name, which is the traffic's fields joined by spaces."""
+        """Return the channel with this name. A name consists of the traffic's fields, joined by spaces."""
         dimension, phase, kind, *axis = name.split()
         return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
@@ -111,7 +111,7 @@ class Policy:
 
     @property
     def lost_overflows(self) -> int:
-        """Number of this rank's messages so far whose NaN or infinity was hidden from the receiver."""
+        """Number of messages sent by this rank so far whose NaN or infinity was hidden from the receiver."""
         return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:

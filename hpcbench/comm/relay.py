@@ -1,7 +1,7 @@
 """Blocks that travel around a ring of ranks.
 
-The owner of a block encodes it; all other ranks forward the encoded bytes. A block is therefore rounded only once, and
-every rank decodes identical values. `Group.pass_on` makes one hop.
+Each block is encoded by its owner, and all other ranks forward the encoded bytes. A block is therefore rounded only
+once, and every rank decodes identical values. `Group.pass_on` makes one hop.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Relay:
         self.message, self.memory = message, memory
 
     def end(self) -> None:
-        """Release the memory of the last block, which is not forwarded."""
+        """Release the memory of the last block, which need not be forwarded."""
         self.keep(None, None)
 
 
@@ -43,12 +43,12 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: 
     Parameters
     ----------
     call
-        The call. Its vector contains the rank's own block and a buffer for the received block.
+        The call, whose vector contains the rank's own block and a buffer for the received block.
     to, of
         Spans of the sent and the received block.
     relay
-        Holder of the block to send. If it is empty, the rank's own block is sent. Afterwards it holds the received
-        block.
+        Holder of the block to send. If the holder is empty, the rank's own block is sent. Afterwards it holds the
+        received block.
     tag
         MPI tag of the messages. Concurrent hops between the same ranks need different tags.
     memory

@@ -13,7 +13,10 @@ _EVERY, _VALUES = 64, 4096
 
 
 def sample_error(channel: Channel, codec: Codec, place: Place, values: Any) -> None:
-    """Measure the encoding error of the first values of every 64th call. GPU kernels have the same error."""
+    """Measure the encoding error of the first values of every 64th call.
+
+    The CPU codec is used, because GPU kernels have the same error.
+    """
     counters = channel.counters
     rounds = channel.rounds(values.dtype)
     if (codec.lossless and not rounds) or counters.calls % _EVERY or not values.size:

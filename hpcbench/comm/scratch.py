@@ -19,8 +19,8 @@ def _on_host(nbytes: int) -> Array:
 class Scratch:
     """A thread-safe pool of byte buffers.
 
-    New memory causes a page fault every 4 KiB, which takes longer than encoding a message into the buffer. Allocating
-    pinned or device memory takes even longer.
+    New memory causes a page fault every 4 KiB. These faults take longer than encoding a message into the buffer.
+    Allocating pinned or device memory takes even longer.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Steps of the algorithms: sends, receives, and how received parts are combined. All functions are pure.
 
-An algorithm cuts a vector into pieces, one per owner. Its reduction gives each owner the sum of its piece. Its
+An algorithm cuts a vector into pieces, one per owner. The reduction gives each owner the sum of the owner's piece. The
 gathering gives every rank all pieces. An all-reduce is a reduction followed by a gathering. The caller chooses owners
 and pieces. The functions therefore also implement reduce-scatter, all-gather, and slices of a vector.
 """
@@ -31,7 +31,7 @@ class Combine(Enum):
 class PeerSpan(NamedTuple):
     """Elements that are sent to a rank or received from a rank.
 
-    If the peer is the rank itself, the part is its own contribution to a sum.
+    If the peer is the rank itself, the part is the rank's own contribution to a sum.
     """
 
     peer: int
@@ -82,8 +82,8 @@ def _exchange(
 ) -> list[PlanStep]:
     """Exchange parts directly between all members.
 
-    In a reduction, each member sends every owner that owner's spans. In a gathering, each member sends its own spans to
-    all others.
+    In a reduction, each member sends to every owner the spans of this owner. In a gathering, each member sends its own
+    spans to all others.
     """
     members = list(owned)
     place = members.index(rank)
@@ -99,7 +99,7 @@ def _exchange(
 
 
 def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send each owner its piece from every rank (arXiv 2306.10209, section 4.3).
+    """Send each owner its piece of every rank's vector (arXiv 2306.10209, section 4.3).
 
     Each value is rounded once, regardless of the number of ranks.
     """
@@ -107,12 +107,12 @@ def two_shot_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanS
 
 
 def two_shot_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send every owner's piece to every rank, encoded once."""
+    """Send every owner's piece, encoded once, to every rank."""
     return _exchange("gather from the owners", 1, True, False, rank, {r: [piece] for r, piece in enumerate(pieces)})
 
 
 def ring_reduce(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
-    """Send partial sums around the ring. They are encoded again, and therefore rounded, at each hop."""
+    """Send partial sums around the ring. The sums are encoded again, and therefore rounded, at each hop."""
     p = len(pieces)
     steps = []
     for hop in range(p - 1):
@@ -183,13 +183,13 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
 
 
 def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks with this rank's local rank (one per node) and the pieces that they own."""
+    """Return the ranks that have the same local rank as this rank (one per node), and the pieces that they own."""
     place = topology.members[topology.node_of[rank]].index(rank)
     return {members[place]: [pieces[members[place]]] for members in topology.members}
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks of this node, each with the pieces of all ranks that have its local rank."""
+    """Return the ranks of this node. Each has the pieces of all ranks with the same local rank."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -197,7 +197,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Merge adjacent spans, which need no boundaries if they are not encoded."""
+    """Merge adjacent spans. Boundaries are needed only between encoded spans."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -231,8 +231,8 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. The span is encoded once and forwarded unchanged.
 
-    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. Ranks of a node are adjacent in
-    both, so a chain enters each node once.
+    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both, ranks of a node are
+    adjacent, so a chain enters each node only once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))
@@ -260,7 +260,7 @@ def sum_at_root(topology: Topology, rank: int, root: int, span: ElementRange) ->
 
 
 Coded = Callable[[PeerSpan], bool]
-"""Predicate: whether a message is encoded. Sender and receiver get the same result."""
+"""Function that returns whether a message is encoded. Sender and receiver get the same result."""
 
 
 def all_to_all(rank: int, sends: Pieces, receives: Pieces, *, coded: Coded) -> list[PlanStep]:

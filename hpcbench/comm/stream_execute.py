@@ -6,8 +6,8 @@ the kernels of one slice run during the transfers of the other.
 
 NCCL operations on a communicator run one after another, in the order in which this rank enqueues them. Therefore all
 ranks enqueue the groups of two slices in the order of their stages. A rank without messages in a stage omits its group,
-which does not change the order of the other groups. Ordering by the number of completed steps would deadlock if ranks
-have different numbers of steps.
+which does not change the order of the other groups. Ordering the groups by the number of completed steps would deadlock
+if ranks have different numbers of steps.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -26,7 +26,7 @@ from hpcbench.comm.steps import PlanStep
 class Lane:
     """A stream of a communicator with separate buffers.
 
-    Stream order protects the buffers. They are returned as soon as their last use has been enqueued.
+    Stream order protects the buffers. Buffers are returned as soon as their last use has been enqueued.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class GroupOrder:
 class StreamCarrier:
     """The messages of a lane. `flush` passes the collected messages to NCCL as one group.
 
-    A request is the byte count of its message, because all message sizes are known in advance.
+    Instead of a request, the byte count of a message is returned, because all message sizes are known in advance.
     """
 
     def __init__(self, order: GroupOrder, lane: Lane) -> None:
@@ -155,7 +155,10 @@ class StreamRun(SliceRun):
 
 
 def enqueue(arrivals: Generator[Any, Any, None]) -> None:
-    """Run a generator that waits for messages. Due to stream order, the messages are already available."""
+    """Run a generator that waits for messages.
+
+    The messages are already available, because operations of a stream run in order.
+    """
     try:
         awaited = next(arrivals)
         while True:
@@ -212,5 +215,5 @@ def carry_out_on_streams(
 
 
 def _stages(steps: Sequence[PlanStep]) -> list[tuple[int, int]]:
-    """Return the stage of each step, and the number of earlier steps in the same stage."""
+    """For each step, return its stage, and the number of earlier steps in the same stage."""
     return [(step.stage, sum(other.stage == step.stage for other in steps[:k])) for k, step in enumerate(steps)]

@@ -36,7 +36,7 @@ class StreamWork(Work):
     pending
         Codec timings.
     arrays
-        Owner of the call's arrays. It keeps their memory alive until the lanes have completed their work.
+        Object that owns the call's arrays. A reference is held until the lanes have completed their work.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class StreamWork(Work):
 
     @property
     def done(self) -> bool:
-        """Whether `wait` would not delay the caller's stream."""
+        """Whether the call has completed, so that `wait` does not delay the caller's stream."""
         return self._on is None or all(end.done() for _, end in self._spans)
 
     def _set_enqueued(self, seconds: float) -> None:
         self._enqueued_s = seconds
 
     def _took(self, seconds: float) -> None:
-        """Count the call when the ends on all lanes are known."""
+        """Count the call when the end times on all lanes are known."""
         self._seconds.append(seconds)
         if len(self._seconds) < len(self._spans):
             return
@@ -140,7 +140,8 @@ class StreamedCalls:
         how, plain
             As in `Calls.planned`.
         may_change
-            Whether the caller may change the sent values immediately. Its stream then waits until they are encoded.
+            Whether the caller may change the sent values immediately. If so, the caller's stream waits until the values
+            are encoded.
 
         Raises
         ------
@@ -201,7 +202,7 @@ class StreamedCalls:
         return self._start(work, channel, place, tally, (source, target), how=how, plain=plain, lanes=1)
 
     def hop(self, call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, channel: Channel) -> Work:
-        """Make one hop of a relay. Its blocks remain in buffers of the first lane."""
+        """Make one hop of a relay. The relay's blocks stay in buffers of the first lane."""
 
         def work(lanes: Sequence[Lane]) -> list[Pending]:
             (lane,) = lanes
@@ -240,7 +241,7 @@ class StreamedCalls:
         plain: bool,
         lanes: int = LANES,
     ) -> Work:
-        """Enqueue work after the caller's stream."""
+        """Enqueue work that starts after the current work of the caller's stream."""
         if not self._lanes:
             self._lanes = [Lane(pools) for pools in place.pools.lanes(LANES)]
         used = self._lanes[:lanes]

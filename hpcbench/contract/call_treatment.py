@@ -1,8 +1,8 @@
 """Selection of the scheme's rule for a program's collective call.
 
 The decision depends only on group, operation, dtype and size. These are identical on all ranks of the call, so all
-ranks make the same decision. The pass of a call is unknown, because pipeline gradients look like activations.
-Therefore the same rule must apply to both passes.
+ranks make the same decision. It is unknown whether a call belongs to the forward or the backward pass, because pipeline
+gradients look like activations. Therefore the same rule must apply to both passes.
 """
 
 from enum import Enum
@@ -48,7 +48,7 @@ def list_traffic(dimension: str, call: CallKind) -> list[Traffic]:
 
 
 def resolve_call(scheme: Scheme, groups: Groups, dimension: str | None, call: CallKind) -> CallTreatment:
-    """Resolve the treatment of an operation in groups of a dimension. Dtype and size are checked later."""
+    """Resolve how an operation is treated in groups of one parallel dimension. Dtype and size are checked later."""
     if dimension is None:
         return CallTreatment(None, None, "unknown group")
     if dimension == "EXACT":

@@ -22,7 +22,7 @@ _RULER = re.compile(r"[\W_]*")
 _DASHES = re.compile(r"-{20,}")
 """Rulers that Open MPI prints above and below a message. The first sentence of the message describes the problem."""
 _WRAPPED = 50
-"""Minimum length of a wrapped line outside such a message."""
+"""Minimum length of a wrapped line outside a message between rulers."""
 _WARNING = re.compile(
     r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI |[IW][0-9]{4} ", re.IGNORECASE
 )
@@ -46,7 +46,10 @@ _CANNOT_LOAD = re.compile(
     r"can ?not (load|create|find).*(pmi|mpi)|could ?n[o']t (load|find).*plugin|invalid mpi (plugin )?type",
     re.IGNORECASE,
 )
-"""Launcher complaints about a wrong PMI or MPI plugin. Harmless complaints of the plugin may surround them."""
+"""Launcher complaints about a wrong PMI or MPI plugin.
+
+Harmless messages of the plugin may appear before and after these complaints.
+"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def read_lines(path: Path) -> Iterator[OutputLine]:
 
 
 def find_first_complaint(path: Path) -> Complaint | None:
-    """Return the first line with a complaint. Without complaints, return the first useful line.
+    """Return the first line with a complaint. If no line contains a complaint, return the first useful line.
 
     Wrapped sentences are joined.
     """
@@ -169,7 +172,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return the index of the first line of the enclosing message between rulers, or None outside such a message."""
+    """Return the index of the first line of the message between rulers that encloses a line, or None if none does."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):
@@ -180,7 +183,7 @@ def _message(lines: Sequence[OutputLine], index: int) -> int | None:
 
 
 def _continues(before: OutputLine, line: OutputLine) -> bool:
-    """Return whether a line outside such a message continues the sentence of the previous line."""
+    """Return whether a line continues the sentence of the previous line. Both are outside messages between rulers."""
     joined = line.place == before.place + 1 and not (_ends(before.text) or _NOISE.match(before.text))
     return joined and len(before.text) >= _WRAPPED and line.text[0].islower() and not _PROGRAM.match(line.text)
 

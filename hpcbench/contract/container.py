@@ -7,5 +7,5 @@ VERSION = "HPCBENCH_VERSION"
 MPI_PATHS = "HPCBENCH_MPI_PATHS"
 """Directories of the host's MPI library, separated by colons.
 
-They are set only if ranks use this library instead of the image's.
+The directories are set only if ranks use the host's library instead of the image's.
 """

@@ -1,4 +1,4 @@
-"""Criteria in a study: margins of verdicts, and bounds for single quantities."""
+"""Criteria in a study: margins for comparisons with the baseline, and bounds for single quantities."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ Quantity = Literal[
 
 
 class Criteria(Section):
-    """Margins of a verdict."""
+    """Margins for comparing a scheme with the baseline."""
 
     speed_margin: float = Field(
         0.01,

@@ -1,4 +1,4 @@
-"""Reader for the end of a log: its last step and its end event."""
+"""Reader for the end of a log: the last step and the end event."""
 
 import math
 from dataclasses import dataclass
@@ -43,7 +43,10 @@ class Ending:
     from_hpcbench: bool = True
     """Whether hpcbench wrote the log. Logs of other frameworks contain no end event."""
     program: bool = False
-    """Whether a user's program wrote lines between hpcbench's events. Its steps can be read only with its dialect."""
+    """Whether a user's program wrote lines between hpcbench's events.
+
+    The program's steps can be read only with the dialect of its log.
+    """
     diverged: int | None = None
     """First step with an infinite or NaN loss, if it is in the last lines."""
 

@@ -1,4 +1,4 @@
-"""Python exceptions in a run's output: the exception of the rank that failed first, and exceptions that it caused."""
+"""Python exceptions in a run's output: the exception of the rank that failed first, and its consequences."""
 
 import re
 from collections.abc import Collection
@@ -42,7 +42,7 @@ class Exceptions:
                 self._lines.append(line)
 
     def cause(self, ranks: Collection[str] = ()) -> OutputLine | None:
-        """Return the exception of the rank that failed first, or None if only victims raised exceptions.
+        """Return the exception of the rank that failed first, or None if the output contains only consequences.
 
         Parameters
         ----------
@@ -56,5 +56,5 @@ class Exceptions:
         return min(named or last.values(), key=lambda line: line.number, default=None)
 
     def victim(self) -> OutputLine | None:
-        """Return the first exception of a victim."""
+        """Return the first exception that was caused by the failure of another rank."""
         return next((line for line in self._lines if _VICTIM.match(line.text)), None)

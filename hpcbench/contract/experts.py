@@ -1,4 +1,4 @@
-"""Settings of mixture-of-experts layers, and arithmetic shared by the engine and the predictions."""
+"""Settings of mixture-of-experts layers, and calculations shared by the engine and the predictions."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Rules of schemes that change gradients: matrices of low-rank sums, and the runs that support each mechanism."""
+"""Rules for schemes that change gradients: the matrices of low-rank sums, and the runs that allow each mechanism."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import UNFLUSHED, Train
 
 LEAST_RATE = 2
-"""Minimum ratio of a matrix's number of elements to that of its factors."""
+"""Minimum ratio between the number of elements of a matrix and that of its factors."""
 
 
 def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
@@ -19,7 +19,7 @@ def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
 
 
 def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int] | None:
-    """Return the sizes of the two messages that replace a bucket's gradients, or None without a suitable matrix.
+    """Return the sizes of the two messages that replace a bucket's gradients, or None if no matrix is suitable.
 
     The first message also contains the gradients that are not approximated.
     """
@@ -34,7 +34,7 @@ def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int]
 
 
 def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why errors of a run cannot be averaged or reset, or None if they can."""
+    """Return why the residuals of a run cannot be averaged or reset, or None if they can."""
     if train.sync == "all-reduce" or not any(rule.feedback_average or rule.feedback_reset for rule in scheme.rules):
         return None
     return (

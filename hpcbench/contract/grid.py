@@ -2,8 +2,8 @@
 
 Tensor-parallel ranks form a grid with one or more axes. Each axis may shard a dim of a matrix. A layer is a product
 Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never split. `Product` contains the
-axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. They determine the
-traffic:
+axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. These axes
+determine the traffic:
 
 - If an axis shards an operand in memory but not in the product, the operand is gathered over this axis.
 - Blocks of a result are partial sums over the axes that shard the contracted dim. If such an axis also shards the
@@ -14,8 +14,8 @@ traffic:
 
 The forward pass, the gradient of X and the gradient of W use the same product; only the contracted dim differs.
 Sources: 2d arXiv 2104.05343, 2.5d 2105.14500, 3d 2105.14450. In 3d, weights are sharded more finely along N, not along
-K as in the paper. Weights are stored as [N, K], so gathered pieces are contiguous. All sizes are the same as in the
-paper.
+K as in the paper. Weights are stored as [N, K], so gathered pieces are contiguous. All shards have the same sizes as in
+the paper.
 """
 
 import math
@@ -74,7 +74,7 @@ class Multiplication:
     result
         Reduction of the partial sums: a reduce-scatter, or reductions for a streamed dim.
     pieces
-        Number of pieces of the streamed dim; 1 without a streamed dim.
+        Number of pieces of the streamed dim, or 1 if no dim is streamed.
     unsummed
         Axes over which results remain partial sums.
     """
@@ -229,7 +229,7 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Required divisor of the micro-batch size, so that no sample is split."""
+        """Number that must divide the micro-batch size, so that no sample is split."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
@@ -340,12 +340,12 @@ def _near(depth: int, power: int, tp: int) -> str:
 def is_summed_by_channel(alike: Axes) -> bool:
     """Return whether a channel sums the gradients of parameters that are replicated along these axes.
 
-    This applies to 2.5d weights along the depth axis. Other replicated parameters are small, and the sums of their
-    gradients are exact.
+    Only the gradients of 2.5d weights, along the depth axis, are summed by a channel. Other replicated parameters are
+    small, and the sums of their gradients are exact.
     """
     return alike == ("e",)
 
 
 def carries_weights(axis: str) -> bool:
-    """Return whether an axis carries weights and their gradients instead of activations, in all modes."""
+    """Return whether weights and their gradients, instead of activations, are sent over an axis, in all modes."""
     return axis in ("e", "i")

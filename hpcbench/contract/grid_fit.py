@@ -53,7 +53,7 @@ def find_grid_misfit(model: Model, train: Train, mode: str, tp: int, depth: int)
 
 
 def describe_placement(grid: Grid, ranks_per_node: int) -> str:
-    """Describe a grid, and along which axes ranks share a node if nodes are filled one after another."""
+    """Describe a grid, and the axes along which ranks share a node if nodes are filled one after another."""
     near: list[str] = []
     far: list[str] = []
     for axis, size in grid.sizes.items():

@@ -18,7 +18,7 @@ Accounting is delayed, and requeued jobs are not listed immediately.
 _SKEW = 60.0
 """Maximum delay in seconds of a compute node's clock relative to the login node's clock."""
 _SLOW_REASON = 60.0
-"""Seconds after the end of a script during which the scheduler may still report the reason."""
+"""Seconds after the end of a script during which the scheduler may still report the reason for the end."""
 _SLOW_FILES = 30.0
 """Maximum delay in seconds until a compute node's status file is visible on the login node."""
 
@@ -34,7 +34,7 @@ class SubmissionRecord:
     answered: bool = True
     """Whether the scheduler returned the job ID."""
     cancelled: str | None = None
-    """Time at which hpcbench cancelled the job, or None if it did not."""
+    """Time at which hpcbench cancelled the job, or None if it has not cancelled the job."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SchedulerAnswer:
     absent: float | None = None
     """Time of the first answer without the job, in seconds since 1970, or None if the last answer contained the job."""
     ended: int = 0
-    """Attempt that had already ended (by its status file) when the scheduler was queried, or 0 if there is none."""
+    """Attempt that, according to its status file, had ended when the scheduler was queried, or 0 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def resolve_job_state(
     Parameters
     ----------
     mark
-        Status file of the job. It is ignored if an attempt before the last submission wrote it.
+        Status file of the job. The file is ignored if it was written by an attempt before the last submission.
     record
         Last submission of the job, or None if the script was started manually.
     answer
@@ -184,7 +184,7 @@ def _judge(
 
 
 def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
-    """Return the status of a job that is restarted after its `times`-th end, or None if it is not restarted."""
+    """Return the status of a job that restarts after its end number `times`, or None if it does not restart."""
     if mark.exit == 0 or answer is None or answer.absent is not None:
         return None
     later = answer.ended == mark.attempt
@@ -233,7 +233,10 @@ def _ended(mark: Mark, record: SubmissionRecord | None, answer: SchedulerAnswer 
 
 
 def _ended_by_us(answer: SchedulerAnswer, cancelled: str) -> bool:
-    """Return whether hpcbench's cancellation ended a job without a status file. Some schedulers report a failure."""
+    """Return whether a job without a status file was ended by hpcbench's cancellation.
+
+    Some schedulers report such a job as failed.
+    """
     return answer.state in (State.FAILED, State.LOST) and answer.since >= (_seconds(cancelled) or 0.0)
 
 

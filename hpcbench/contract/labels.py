@@ -1,4 +1,4 @@
-"""Rank and time labels that launchers add before output lines."""
+"""Rank and time labels that launchers add at the beginning of output lines."""
 
 import re
 

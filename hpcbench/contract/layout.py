@@ -26,7 +26,7 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 
 
 class Partition(Section):
-    """Partition of the model by tensor and pipeline parallelism, and of samples by context parallelism."""
+    """Partition of the model by tensor and pipeline parallelism, and of the samples by context parallelism."""
 
     tp: Count = Field(
         1, description="Tensor-parallel size; with tensor 1d it must divide model.heads and model.kv_heads."
@@ -226,8 +226,8 @@ def find_model_misfit(model: Model, train: Train, cut: Partition) -> Misfit | No
 def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None:
     """Return why context parallelism cannot split the samples, or None if it can.
 
-    All ranks hold the same number of positions. A ring splits them into two pieces per rank. Ulysses requires whole
-    heads per rank.
+    All ranks hold the same number of positions. Ring attention splits the positions into two pieces per rank. Ulysses
+    requires whole heads per rank.
     """
     heads = model.groups // (cut.tp if cut.tensor == "1d" else cut.grid.count(cut.grid.inner.columns))
     if cut.context == "ulysses" and heads % cut.cp:
@@ -250,10 +250,10 @@ def _context_misfit(model: Model, train: Train, cut: Partition) -> Misfit | None
 
 
 def balance_stages(model: Model, train: Train, parts: int) -> list[int]:
-    """Return the number of layers per part that minimizes the cost of the most expensive part, including the head.
+    """Return the number of layers of each part, chosen to minimize the cost of the most expensive part.
 
-    A layer with w weights takes ``2 s w + 4 s^2 h`` operations, and the head takes ``2 s h V`` (arXiv 2104.04473,
-    section 5.1, where w is ``12 h^2``).
+    The last part includes the head. A layer with w weights takes ``2 s w + 4 s^2 h`` operations, and the head takes
+    ``2 s h V`` (arXiv 2104.04473, section 5.1, where w is ``12 h^2``).
     """
     if parts == 1:
         return [model.layers]

@@ -19,8 +19,8 @@ def parse(text: str, line: int) -> Step | Event | DamagedLine | None:
     Returns
     -------
     Step, Event, DamagedLine or None
-        The result is None if the launcher, the MPI library or the interpreter printed the line, and a `DamagedLine` if
-        a line of hpcbench is incomplete.
+        None if the line was printed by the launcher, the MPI library or the interpreter. A `DamagedLine` if a line of
+        hpcbench is incomplete.
     """
     text = text.rstrip()
     return events.parse_event(text, line) if text.startswith(events.BEGIN) else step_line.parse_step(text, line)

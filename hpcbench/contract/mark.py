@@ -13,7 +13,10 @@ FILE = "status.json"
 JOB_KEYS = ("state", "exit", "why", "attempt", "start", "end", "host", "hosts", "id")
 """Keys in a job's status file. ``exit`` and ``end`` are added after the end."""
 RUN_KEYS = ("state", "exit", "limit", "why", "attempt", "start", "end", "host", "job", "id")
-"""Keys in a run's status file. ``limit`` is present if the run reached a limit, ``why`` after a write error."""
+"""Keys in a run's status file.
+
+``limit`` is present if the run reached a limit, and ``why`` is present after a write error.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Mark:
     limit: str | None = None
     """Limit that the run reached: the study's ``run_limit``, or its part of the job's ``walltime``."""
     why: str | None = None
-    """Directory that could not be written, and the file-system error."""
+    """Directory in which a file could not be written, and the file-system error."""
 
     @property
     def readable(self) -> bool:
@@ -95,5 +98,5 @@ def format_mark(mark: Mark) -> str:
 
 
 def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a status file in the same way as a job script."""
+    """Write a status file as a job script does."""
     (directory / FILE).write_text(format_mark(mark), encoding="utf-8")

@@ -24,7 +24,7 @@ class MessagePart:
     """A tensor in a message, in row-major order."""
 
     name: str
-    """Parameter name. It is empty if the message is a single tensor."""
+    """Parameter name, or an empty string if the message is a single tensor."""
     shape: tuple[int, ...]
     begin: int
     """Index of the tensor's first value in the message."""

@@ -73,7 +73,7 @@ def make_user_error(
     Parameters
     ----------
     schema
-        Validated model. Its field names are suggested for similar names.
+        Validated model. Field names of the model are suggested for similar unknown keys.
     where
         Function that returns ``file:line`` for a path.
     place

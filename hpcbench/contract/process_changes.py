@@ -1,4 +1,4 @@
-"""Checks of process changes by a scheme: environment variables, arguments, and a preloaded library."""
+"""Checks of the changes that a scheme makes to processes: environment variables, arguments, and a preloaded library."""
 
 import re
 import shlex
@@ -38,7 +38,7 @@ def format_assignments(environment: Mapping[str, str]) -> str:
 def describe_changes(
     *, environment: Mapping[str, str], arguments: str, preload: str | None, setup: Sequence[str]
 ) -> str:
-    """Describe the process changes by a scheme in one phrase. Return an empty string if there are none."""
+    """Describe in one phrase how a scheme changes processes. Return an empty string if it does not change them."""
     changes = [
         f"environment {format_assignments(environment)}" if environment else "",
         f"arguments {arguments}" if arguments else "",

@@ -37,7 +37,7 @@ Framework = Literal[
 PRINTED = ("step", "steps", "loss", "seconds", "samples_per_s", "tokens_per_s", "lr", "gradient_norm")
 """Allowed group names in regular expressions for step lines: the names of step quantities."""
 OWN = ("seed", "ranks", "nodes", "ranks_per_node", "node_rank", "host", "port", "run")
-"""Names that commands may contain in braces, in addition to the names in `values`."""
+"""Names that commands may contain in braces, in addition to those in `values`."""
 ARGUMENTS = "{arguments}"
 """Placeholder in commands for the scheme's arguments."""
 _BRACES = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -178,7 +178,8 @@ class Program(Section):
         values
             Values of the names in braces, in addition to the values in the study.
         arguments
-            Arguments of the scheme. They replace {arguments}, or are appended if the command does not contain it.
+            Arguments of the scheme. They replace {arguments}, or are appended if the command does not contain
+            {arguments}.
         """
         command = shlex.split(self.command)
         place = command.index(ARGUMENTS) if ARGUMENTS in command else len(command)

@@ -45,7 +45,7 @@ _CAUSES = [
 _REMEDIES = [
     (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, the path of this file, in setup: of the site file"),
 ]
-"""Remedies for complaints of a launcher."""
+"""Remedies for problems reported by a launcher."""
 _EXITS = {
     NO_ROOM_EXIT: " (nothing could be written: the disk is full, over its quota, read-only or gone)",
     127: " (command not found)",
@@ -62,7 +62,7 @@ Other signals come from outside the process and may have ended a rank only becau
 
 @dataclass(frozen=True)
 class FailureReason:
-    """The reason of a failure, and its location."""
+    """The reason for a failure, and the location of the message."""
 
     reason: str
     where: str | None = None
@@ -92,7 +92,7 @@ def find_signal(status: int) -> int | None:
 
 
 class _Weight(IntEnum):
-    """Priority of evidence for a failure, strongest first."""
+    """Kinds of evidence for a failure, strongest first."""
 
     WORKER = 0
     CAUSE = 1
@@ -103,7 +103,7 @@ class _Weight(IntEnum):
 
 
 class _Evidence:
-    """The first known launcher or interpreter message for each weight."""
+    """For each kind of evidence, the first recognized message of a launcher or interpreter."""
 
     def __init__(self, errors: Path, log: Path) -> None:
         self.first: dict[_Weight, FailureReason] = {}
@@ -158,9 +158,9 @@ def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
     Notes
     -----
     Both files are searched for known messages of launchers and interpreters. If there is no such message and the log
-    has no event, the launcher did not start the run, and the reason is its first complaint. This complaint also takes
-    precedence over signals with which the launcher ends ranks. If the run had begun, the reason is the last message on
-    its standard error.
+    has no event, the launcher did not start the run, and the reason is the launcher's first complaint. Such a complaint
+    also takes precedence over signals that the launcher sends to end ranks. If the run had begun, the reason is the
+    last message on its standard error.
     """
     evidence = _Evidence(errors, log).first
     best = min(evidence, default=None)

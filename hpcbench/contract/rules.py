@@ -1,4 +1,4 @@
-"""Checks of a scheme's rules for a run: rules without an effect, and rules that contradict each other or the run."""
+"""Checks of a scheme's rules for a run: rules that have no effect, and rules that contradict each other or the run."""
 
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Rule, Scheme, Treatment
@@ -40,7 +40,7 @@ def list_treatments(scheme: Scheme, setting: TrafficSettings) -> list[tuple[Traf
 
 
 def _list_steps(scheme: Scheme, setting: TrafficSettings) -> list[int]:
-    """List a step of each interval of a run in which the treatments do not change."""
+    """List one step from each interval of the run within which treatments do not change."""
     return [step for step in scheme.change_steps if step <= setting.train.steps]
 
 
@@ -87,7 +87,7 @@ def _explain_idle(rule: Rule, live: set[Traffic], steps: int) -> str:
 
 
 def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, str] | None:
-    """Return the first rule that cannot encode fp64 messages of the run, or None if all can.
+    """Return the first rule that cannot encode fp64 messages of the run, or None if all rules can.
 
     The result is the index of the rule and a message that states the problem and its remedy.
     """
@@ -106,13 +106,13 @@ def find_fp64_obstacle(scheme: Scheme, setting: TrafficSettings) -> tuple[int, s
 
 
 def _travels_as(traffic: Traffic, setting: TrafficSettings) -> Precision:
-    """Return the number format of messages. The format of momenta is fixed."""
+    """Return the number format of messages. Momenta have a fixed format."""
     content = find_content(traffic)
     return setting.train.message_formats[content] if content else setting.train.sum_format
 
 
 def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
-    """Return the index of a rule for gathers that this ZeRO stage does not use, or None if a rule matches them."""
+    """Return the index of a rule for ZeRO gathers if no such rule applies to this ZeRO stage, else None."""
     phases = {0: (), 3: ("FORWARD", "BACKWARD")}.get(zero, ("STEP",))
     of_weights = [
         k
@@ -128,8 +128,8 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
     """Return why the backward pass would use different values than the forward pass, or None if they are identical.
 
-    Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
-    the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
+    Autograd treats the codec as the identity. A gradient is therefore correct only if the backward pass uses the values
+    that the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
     reasons = (_explain_in_step(scheme, setting, step) for step in _list_steps(scheme, setting))
     return next((reason for reason in reasons if reason), None)
@@ -180,7 +180,8 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
 def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
     """Return why the backward pass of attention would use different keys and values, or None if they are identical.
 
-    A ring sends keys and values again in the backward pass. Ulysses stores them, unless attention is recomputed.
+    Ring attention sends keys and values again in the backward pass. Ulysses stores them, unless attention is
+    recomputed.
     """
     treatment = scheme.treatment(("CP", "FORWARD", "ACT"), step=step)
     if not treatment.is_random:

@@ -1,6 +1,6 @@
 """A run: one cell of a study with concrete values. The login node writes run.json, and every rank reads it.
 
-Settings are fields of schemas that are shared with studies. New settings are added to these schemas.
+Settings are fields of schemas that are shared with studies. To add a setting, add a field to one of these schemas.
 """
 
 import json
@@ -34,7 +34,7 @@ class RankShape(Section):
     gpus_per_rank: Annotated[str, Field(pattern=SHARE)]
     """GPUs per rank as a fraction: ``0``, ``1``, or ``1/2`` if two ranks share a GPU."""
     visibility: Literal["one", "socket", "all"]
-    """GPUs that should be visible to a rank. ``one`` means only its own."""
+    """GPUs that should be visible to a rank. ``one`` means only the rank's own GPU."""
 
 
 class Run(Section):
@@ -59,13 +59,16 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with the measured times of the machine's links and codecs, or None for the defaults."""
+    """File with measured times of the machine's links and codecs. None selects the defaults."""
     shape: RankShape | None = None
     """The intended placement, or None if placement is not checked."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
-    """Dense peak of a GPU in TFLOP/s by precision, if the site sets it. Only the report uses it."""
+    """Peak throughput of a GPU for dense products in TFLOP/s, keyed by precision, if the site sets it.
+
+    Only the report uses it.
+    """
     gpu_aware_mpi: bool | None = None
-    """Whether device pointers are passed to the MPI library, or None if the ranks test this."""
+    """Whether device pointers are passed to the MPI library, or None if the ranks detect support for them."""
 
     @property
     def setting(self) -> TrafficSettings:
@@ -130,7 +133,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     Raises
     ------
     UserError
-        The file is missing, not JSON, or does not follow `Run`.
+        The file is missing, is not JSON, or does not match the schema of `Run`.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -149,7 +152,10 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _missing(given: Any, expected: Any, name: str = "") -> str:
-    """Return the first missing key of a run file, or an empty string. Ranks do not use default values."""
+    """Return the first missing key of a run file, or an empty string.
+
+    All keys are required, because ranks do not use default values.
+    """
     if isinstance(expected, dict) and isinstance(given, dict):
         for key, value in expected.items():
             name_of_missing = _missing(given[key], value, f"{name}{key}.") if key in given else name + key

@@ -18,7 +18,7 @@ class PredictedCall:
     """``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
     stand for a sequence of collectives, one for each rank's piece."""
     elements: int
-    """Number of elements in the whole vector. For an all-to-all this is the vector of one rank."""
+    """Number of elements in the whole vector. For an all-to-all, the whole vector is the vector of one rank."""
     width: int
     """Number of bytes per element on the wire."""
     group: str

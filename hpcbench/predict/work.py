@@ -242,7 +242,7 @@ class ComputeCosts:
 
     @cached_property
     def experts(self) -> ComputeTime:
-        """Return the additional time of an expert layer compared with a block with an MLP.
+        """Return the additional time of an expert layer, compared with a block that has an MLP.
 
         Each expert processes the rows that it receives. The products of the MLP are subtracted.
         """
@@ -311,7 +311,7 @@ class ComputeCosts:
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
     def time_factors(self, elements: int) -> float:
-        """Return the time of the three products of a low-rank approximation in seconds, limited by memory traffic.
+        """Return the time in seconds of the three products of a low-rank approximation, which memory traffic limits.
 
         Gradients and errors are read for their sum, for each product, and for the new error.
         """
@@ -322,7 +322,7 @@ class ComputeCosts:
         return constants.SPLIT_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
-        """Return the time of an offloaded update in seconds, including gradient and weight transfers."""
+        """Return the time in seconds of an offloaded update, including gradient and weight transfers."""
         train = self._train
         if not train.offload:
             return 0.0

@@ -9,7 +9,7 @@ from fakes.state import MARK, RANK_MARK
 
 
 def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
-    """List the ids of the processes with this mark.
+    """List the ids of the processes whose variable has this value (`mark`).
 
     A mark that ends with ``:`` matches all marks that begin with it.
     """

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from zero_worker import WORLD
 
 from hpcbench.codecs.registry import get_codec
+from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
@@ -66,12 +67,11 @@ def training() -> None:
         run = run_with(MIXED, **settings)
         mixed, mixed_bytes = step(run)
         predicted = count_step_bytes(run.model, run.train, run.layout, WORLD.rank, mixed_widths=(CODEC, BITS))
-        squares = [float((values - exact).square().sum()) for values in (mixed, uniform)]
-        squares = [WORLD.allreduce(square) for square in (*squares, float(exact.square().sum()))]
+        squares = [WORLD.allreduce(float((values - exact).square().sum())) for values in (mixed, uniform)]
         tell(
             test="training",
             zero=zero,
-            errors=[(square / squares[2]) ** 0.5 for square in squares[:2]],
+            error=(squares[0] / squares[1]) ** 0.5,
             mixed=mixed_bytes,
             uniform=uniform_bytes,
             predicted={" ".join(key): nbytes for key, nbytes in predicted.items() if " ".join(key) in CHANNELS},
@@ -171,12 +171,25 @@ def sums() -> None:
             for codec in name_codecs(CODEC)
         ]
         expected = sum_by_model(group, channels, scattered=scattered)
-        tell(test="sums", scattered=scattered, fault=None, **reduce(group, expected, scattered=scattered))
+        correct = reduce(group, expected, scattered=scattered)
+        uniform = Policy(Scheme(algorithm="two-shot", rules=[UNIFORM])).channel(*of)
+        tell(test="sums", scattered=scattered, fault=None, error=compare(group, uniform, expected), **correct)
         for name, fault in FAULTS.items():
             with fault():
                 tell(test="sums", scattered=scattered, fault=name, **reduce(group, expected, scattered=scattered))
     overflow = reduce(group, torch.zeros(ELEMENTS), scattered=False, infinite=True)
     tell(test="overflow", finite=overflow["finite"], digest=overflow["digest"])
+
+
+def compare(group: Group, channel: Channel, result: Tensor) -> float:
+    """Return the error of a sum with mixed widths, relative to the error with the rule's codec alone."""
+    parts = ELEMENTS // len(result)
+    exact = np.split(sum(own_gradient(rank, parts) for rank in range(2)) / np.float32(2), parts)
+    buffer = own_gradient(WORLD.rank, parts) / np.float32(2)
+    group.all_reduce(buffer, channel=channel).wait()
+    here = WORLD.rank if parts == 2 else 0
+    errors = [np.linalg.norm(values - exact[here]) for values in (result.numpy(), np.split(buffer, parts)[here])]
+    return float(errors[0] / errors[1])
 
 
 def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = False) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Association:
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
-    """Return the user's associations in Slurm accounting, and why the call failed.
+    """Return the user's associations in Slurm accounting, and an error message if the call failed.
 
     Parameters
     ----------

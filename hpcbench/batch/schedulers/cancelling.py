@@ -24,14 +24,14 @@ def cancel(
     forces: Sequence[Force],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
-    """End these jobs. Return ``ended``, ``already over``, or the reason for failure for each job.
+    """End these jobs. For each job, return ``ended``, ``already over``, or the reason why it could not be cancelled.
 
     Parameters
     ----------
     query
         Function that returns the statuses of those ids that the scheduler still lists.
     forces
-        Methods to end jobs, the mildest first.
+        Methods to end jobs, mildest first.
     """
     wanted = list(dict.fromkeys(ids))
     statuses = query(wanted)

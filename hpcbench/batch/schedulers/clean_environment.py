@@ -1,7 +1,7 @@
 """Environment for scheduler commands, which submitted jobs may inherit.
 
 A shell inside a job contains that job's variables, which schedulers and launchers read as options. A single inherited
-binding can silently pin all ranks to a few cores.
+binding variable can silently pin all ranks to a few cores.
 """
 
 import os

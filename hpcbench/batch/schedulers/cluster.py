@@ -18,21 +18,24 @@ class Sighting:
     fact: str
     """Human-readable result or failure."""
     client: str | None = None
-    """Path of the submission command. Its presence proves nothing, because sites wrap these commands."""
+    """Path of the submission command.
+
+    The scheduler may be missing even if the command exists, because some sites wrap these commands.
+    """
     name: str | None = None
     """Cluster name reported by the scheduler."""
     version: str | None = None
 
 
 def report_failure(kind: str, client: str, attempt: CommandOutcome, otherwise: str) -> Sighting:
-    """Return the sighting of a scheduler that did not respond to a call.
+    """Return the `Sighting` for a scheduler that did not respond to a call.
 
     Parameters
     ----------
     client
         Name of the submission command.
     otherwise
-        Description of the fault in the output if the call succeeded.
+        Message if the call succeeded but its output was not as expected.
     """
     path = shutil.which(client)
     printed = " ".join(attempt.out.split())[:120]
@@ -95,7 +98,10 @@ class QueueFacts:
     notes: Sequence[str] = ()
     """Other properties, in human-readable form."""
     barred: str = ""
-    """Human-readable reason why this user must not submit to the queue. It is empty if no such rule is known."""
+    """Human-readable reason why this user must not submit to the queue.
+
+    It is empty if the user may submit, or if the rules of the queue are unknown.
+    """
 
     def kind(self) -> Nodes | None:
         """Return the most frequent kind of node. Kinds with GPUs take precedence."""

@@ -87,7 +87,10 @@ def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, n
 
 
 def _exit(code: str, state: State) -> int | None:
-    """Convert to a shell exit status. Flux reports signals as negative numbers, and -128 if the job never ran."""
+    """Convert a Flux return code to a shell exit status.
+
+    Flux reports signals as negative numbers, and -128 if the job never ran.
+    """
     if state.alive or not re.fullmatch(r"-?\d+", code) or code == "-128":
         return None
     return int(code) if int(code) >= 0 else 128 - int(code)

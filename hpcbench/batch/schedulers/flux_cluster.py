@@ -27,7 +27,7 @@ def find_flux() -> Sighting:
 
 
 def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
-    """Return the queues, and why their limits are unknown if this Flux version cannot print limits.
+    """Return the queues, and a message if this Flux version cannot print their limits.
 
     Parameters
     ----------
@@ -59,7 +59,10 @@ def list_queues(nodes: dict[str, list[Nodes]]) -> tuple[list[QueueFacts], str]:
 
 
 def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
-    """Return the nodes keyed by queue, and why the call failed. Shared nodes are listed for each queue."""
+    """Return the nodes keyed by queue, and an error message if the call failed.
+
+    Shared nodes are listed for each queue.
+    """
     answer = ask_scheduler(["flux", "resource", "list", "-s", "all", "-no", _RESOURCES])
     nodes_by_queue: dict[str, list[Nodes]] = {}
     for line in answer.out.splitlines() if answer.ok else ():

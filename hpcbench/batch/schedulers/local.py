@@ -266,7 +266,7 @@ def _run(root: Path, directory: Path, limit: int | None, ahead: int, lock: IO[st
 
 
 def _identity(child: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """Return the identity of a child process. The process exists until `wait` is called."""
+    """Return the identity of a child process. The process id remains valid until `wait` is called."""
     child_identity = identity(child.pid)
     if child_identity is None:
         raise UserError(f"/proc/{child.pid}/stat: cannot be read: the local scheduler needs Linux's /proc")

@@ -28,7 +28,7 @@ _QUEUE = TypeAdapter(LocalQueue)
 
 
 def read_queue(path: Path) -> LocalQueue | None:
-    """Read a queue file. Return None if it is missing or damaged."""
+    """Read a queue file. Return None if the file is missing or damaged."""
     try:
         return _QUEUE.validate_json(path.read_bytes())
     except (OSError, ValidationError):

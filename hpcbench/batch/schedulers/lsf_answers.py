@@ -22,7 +22,7 @@ STATES: Mapping[str, State] = {
     "DONE": State.COMPLETED,
     "EXIT": State.FAILED,
 }
-"""LSF job states. EXIT is refined according to the reason."""
+"""LSF job states. EXIT is refined by the termination reason."""
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
@@ -60,7 +60,10 @@ AT_RUN_LIMIT = 140
 """Exit status after SIGUSR2, which LSF sends at the run limit."""
 AT_LIMIT = f"exit {AT_RUN_LIMIT}: LSF's run limit"
 _LIMIT_SLACK = 5.0
-"""Tolerance in seconds. A job that ends within this time before its run limit was ended by the limit."""
+"""Tolerance in seconds.
+
+A job that ends less than this time before its run limit is assumed to have been ended by the limit.
+"""
 BY_BKILL = 130
 """Exit status after SIGINT, the first signal of bkill."""
 
@@ -213,7 +216,7 @@ def _index(text: str) -> str:
 
 
 def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
-    """Return the status of an id, even if bjobs has cut off its leading digits."""
+    """Return the status of the job with this id, even if bjobs has cut off the leading digits of the id."""
     number, bracket, index = job.partition("[")
     return statuses.get(job) or (statuses.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
@@ -279,7 +282,7 @@ def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
 
 
 def _at_limit(section: str, start: str | None, end: str | None) -> bool:
-    """Return whether a job ran until the run limit stated in its section."""
+    """Return whether a job ran until the run limit stated in its section of the bhist output."""
     limit = re.search(r"^\s*RUNLIMIT\s+(\d+(?:\.\d+)?) min", section, re.MULTILINE)
     ran = measure_seconds(start, end)
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK

@@ -12,7 +12,7 @@ from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, parse
 from hpcbench.batch.scripts.duration import Duration
 
 _ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
-"""Options supported by every bsub. A help text without them is not a list of options."""
+"""Options supported by every bsub. A help text without these options is not a list of options."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def list_bsub_options() -> set[str]:
 
 
 def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> tuple[list[QueueFacts], str]:
-    """Return the queues, and why the call failed.
+    """Return the queues, and an error message if the call failed.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> 
 
 
 def list_hosts() -> tuple[list[Nodes], list[str], str]:
-    """Return host kinds, hosts with GPUs in MIG mode, and why the call failed."""
+    """Return host kinds, hosts with GPUs in MIG mode, and an error message if the call failed."""
     answer = ask_scheduler(["lshosts", "-w"])
     gpus, in_slices = _gpus()
     counts: Counter[tuple[int, int | None, tuple[str, ...], tuple[int, ...]]] = Counter()
@@ -213,7 +213,7 @@ def _slot_limits(block: str) -> dict[str, int]:
 
 
 def _maximum(block: str, head: str) -> str:
-    """Return the maximum, not the default, below a column header, or an empty string if the maximum is missing."""
+    """Return the maximum (not the default) printed below a column header, or an empty string if there is none."""
     for heads, values in pairwise(block.rpartition("MAXIMUM LIMITS:")[2].splitlines()):
         starts = [match.start() for match in re.finditer(r"\S+", heads)]
         names = heads.split()

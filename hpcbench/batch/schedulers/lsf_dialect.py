@@ -49,7 +49,7 @@ def build_bsub_command(path: Path, options: Sequence[str], by: str) -> list[str]
     Parameters
     ----------
     path
-        Path of the script. With ``file`` the path is relative to the directory where `bsub` runs.
+        Path of the script. If `by` is ``file``, the path is relative to the directory where `bsub` runs.
     options
         `bsub` options.
     by

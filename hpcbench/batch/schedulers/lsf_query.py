@@ -26,7 +26,7 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF commands when the daemon hangs. They retry forever, and bsub resends the job each time."""
+"""Message of LSF commands when the daemon hangs. The commands retry forever, and bsub resends the job each time."""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ _FEW = ("jobid", "jobindex", "stat", "job_name")
 
 
 class LsfQuery:
-    """LSF job queries that remember refused options."""
+    """LSF job queries that do not repeat options and fields that LSF has refused."""
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -107,7 +107,7 @@ class LsfQuery:
                 raise UserError(f"bjobs: {answer.first_line}: LSF cannot be queried at the moment")
 
     def _with_reasons(self, statuses: dict[str, JobStatus]) -> dict[str, JobStatus]:
-        """Add the reasons of pending jobs. If no field contains them, make another call."""
+        """Add the pending reason of each waiting job. Call `bjobs -p` if the first query did not return the reasons."""
         waits = [job for job, status in statuses.items() if status.state is State.PENDING and not status.reason]
         if not waits or not self._asks_reasons or (self._forms[0] == "fields" and "pend_reason" in self._fields):
             return statuses
@@ -143,7 +143,7 @@ def _answered(answer: ProgramResult) -> bool:
 
 
 def _reached(answer: ProgramResult) -> bool:
-    """Return whether LSF was reached. In this case, a failure is a refusal."""
+    """Return whether LSF was reached. If it was, a failed call means that LSF refused the query."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 

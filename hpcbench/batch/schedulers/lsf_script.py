@@ -40,7 +40,7 @@ class Parameters:
     signal_delay_min: int = 2
     """Minutes between the checkpoint signal (``-wa``, ``-wt``) and the time limit, or 0 for no signal."""
     refuses: Sequence[str] = ()
-    """Options that this LSF refuses. Without ``-wa`` and ``-wt`` functions are not signaled to checkpoint."""
+    """Options that this LSF refuses. If ``-wa`` and ``-wt`` are refused, functions receive no checkpoint signal."""
     array_parallelism: int = 256
     additional_parameters: Mapping[str, str | int | None] = field(default_factory=dict)
     """Additional options, such as ``{"-x": None}``."""
@@ -85,7 +85,7 @@ def one_line(text: str) -> str:
 def script_text(command: str, folder: Path, shape: Parameters, elements: int = 0) -> str:
     """Return the script text.
 
-    The script opens the logs instead of LSF, because LSF directives cannot contain every path.
+    The script itself opens the logs, because not every path can be written in an LSF directive.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _directives(shape: Parameters, elements: int) -> list[str]:
 
 
 def _task(command: str, shape: Parameters) -> str:
-    """Return the commands of each process: read the rank, open the logs, and run."""
+    """Return the shell commands that each process executes: read the rank, open the logs, and run `command`."""
     rank = "0"
     for name in reversed(_RANKS):
         rank = f"${{{name}:-{rank}}}"

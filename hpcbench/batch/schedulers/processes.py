@@ -1,4 +1,4 @@
-"""Process identification by id and start time, because ids are reused, and termination of process trees."""
+"""Termination of process trees, and identification of processes by id and start time, because ids are reused."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def identity(pid: int) -> dict[str, Any] | None:
 
 
 def here(process: dict[str, Any]) -> bool:
-    """Return whether the process was started on this machine, where it can be looked up."""
+    """Return whether the process was started on this machine, so that it can be looked up here."""
     return bool(process.get("host") == socket.gethostname())
 
 

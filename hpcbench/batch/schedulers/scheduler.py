@@ -25,7 +25,7 @@ class Receipt:
     """Id of each job in the format of `poll` and `cancel`: ``123``, ``123_4``, ``123[4]``."""
     argv: Sequence[str] = ()
     output: str = ""
-    """Standard output and error of the submission."""
+    """Standard output and error of the submission command."""
 
 
 class UnclearError(UserError):
@@ -48,13 +48,13 @@ class JobScheduler(ABC):
     interval: float = 30.0
     """Minimum number of seconds between two polls by a watcher."""
     programs: tuple[str, ...] = ()
-    """Scheduler commands. All must be on PATH."""
+    """Scheduler commands. All commands must be on PATH."""
     keeps_accounts: bool = True
     """Whether the scheduler reports waiting time and resource usage of ended jobs."""
     element: str = "{}_{}"
     """Format of array element ids, with the array id and a 1-based index."""
     most_after: int = 500
-    """Maximum number of ids in a dependency. Longer lists are split over relay jobs."""
+    """Maximum number of ids in a dependency. Longer lists are split among relay jobs."""
     slowest: float = 30.0
     """Seconds after which `find` is sure to list an accepted job. A busy controller lists jobs late."""
 
@@ -108,7 +108,10 @@ class JobScheduler(ABC):
         """
 
     def begin(self) -> str:
-        """Start the submitted jobs, once after all submissions. Return one line for the user, or an empty string."""
+        """Start the submitted jobs.
+
+        The method is called once, after all jobs have been submitted. Return one line for the user, or an empty string.
+        """
         return ""
 
     def list_elements(self, job: str, number: int) -> list[str]:
@@ -141,7 +144,7 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up a job by name. Return None if the scheduler does not list it.
+        """Look up a job by name. Return None if the scheduler does not list the job.
 
         Parameters
         ----------
@@ -157,8 +160,8 @@ class JobScheduler(ABC):
     def copies(self, names: Sequence[str]) -> list[str]:
         """Return the ids of all live jobs with these names, in the format of `cancel`.
 
-        Several jobs share a name if LSF's bsub or a site wrapper sent a call more than once. One of them does the work,
-        and the others exit immediately.
+        Several jobs have the same name if LSF's bsub or a site wrapper submitted a job more than once. One of these
+        jobs does the work, and the others exit immediately.
 
         Raises
         ------
@@ -183,7 +186,9 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses of these ids, with one call for all ids and a second call for unlisted ids.
+        """Return the statuses of these ids.
+
+        One call queries all ids, and a second call queries the ids that were not listed.
 
         Ids unknown to the scheduler are omitted.
 
@@ -195,7 +200,10 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def cancel(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Cancel running and pending jobs. Return ``ended``, ``already over``, or a reason for failure for each job."""
+        """Cancel running and pending jobs.
+
+        For each job, return ``ended``, ``already over``, or the reason why it could not be cancelled.
+        """
 
 
 _MODULES = {

@@ -41,7 +41,7 @@ STATES: Mapping[str, State] = {
 """Slurm job states. A revoked job runs on another cluster of the federation, so its state is unknown."""
 
 _PLAIN = frozenset({"PENDING", "RUNNING", "COMPLETED"})
-"""Slurm states with no more information than hpcbench's states."""
+"""Slurm states that are no more specific than hpcbench's states."""
 
 _WAITED = frozenset({"Resources", "Priority"})
 """Pending reasons that Slurm still reports after a job was cancelled in the queue."""
@@ -90,7 +90,7 @@ def state(word: str) -> State:
 
 
 def elements(job_id: str) -> Iterator[str]:
-    """Expand a printed id to job ids. ``123_[2-4,7%25]`` yields four ids."""
+    """Expand an id in Slurm's output to job ids. ``123_[2-4,7%25]`` yields four ids."""
     match = re.fullmatch(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\]", job_id)
     if match is None:
         yield job_id
@@ -148,7 +148,7 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """Parse sacct output with `fields`. Job steps only contribute out-of-memory states and memory usage."""
+    """Parse sacct output with `fields`. Of job steps, only out-of-memory states, memory usage, and energy are used."""
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):
@@ -205,7 +205,7 @@ def _file(statuses: dict[str, JobStatus], job_id: str, word: JobStatus) -> None:
 
 
 def _reason(theirs: str, reason: str) -> str:
-    """Format Slurm's state if it is more specific than hpcbench's, its reason, and the remedy for a stuck job."""
+    """Join Slurm's state (if more specific than hpcbench's), Slurm's reason, and the remedy for a stuck job."""
     reason = _strip_placeholder(reason)
     state_name = "" if theirs in _PLAIN else theirs
     waits = state(theirs) is State.PENDING
@@ -218,7 +218,7 @@ def _strip_placeholder(cell: str) -> str:
 
 
 def _time(cell: str) -> str | None:
-    """Return a time with its time zone, which is UTC."""
+    """Add the UTC time zone to a time, or return None if the cell contains no time."""
     return f"{cell}Z" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", cell) else None
 
 
@@ -237,7 +237,10 @@ def _wait_status(cell: str) -> int | None:
 
 
 def _ended(ours: State, status: int | None) -> int | None:
-    """Return the exit status, except the 0 that Slurm reports for scripts that never started or never ended."""
+    """Return the exit status.
+
+    Return None for the 0 that Slurm reports for scripts that never started or never ended.
+    """
     return status if status or ours is State.COMPLETED else None
 
 

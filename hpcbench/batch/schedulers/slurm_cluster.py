@@ -46,14 +46,14 @@ def list_mpi_plugins() -> list[str]:
 def list_partitions(
     nodes: Mapping[str, Sequence[Nodes]], qos: Mapping[str, Mapping[str, str]], associations: Sequence[Association]
 ) -> tuple[list[QueueFacts], str]:
-    """Return the partitions, as parsed by `read_partition`, and why the call failed."""
+    """Return the partitions, as parsed by `read_partition`, and an error message if the call failed."""
     answer = ask_scheduler(["scontrol", "--oneliner", "show", "partition"])
     partitions = [_split_fields(line) for line in answer.out.splitlines() if line.startswith("PartitionName=")]
     return [read_partition(fields, nodes, qos, associations) for fields in partitions], answer.problem
 
 
 def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
-    """Return the nodes keyed by partition, and why the call failed."""
+    """Return the nodes keyed by partition, and an error message if the call failed."""
     answer = ask_scheduler(["sinfo", "--noheader", "--exact", f"--format={_SHAPES}"])
     shapes: dict[str, list[Nodes]] = {}
     for line in answer.out.splitlines():
@@ -76,7 +76,10 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a node with cores reserved for the system, and their number. Return None if there is no such node."""
+    """Return a node with cores reserved for the system, and the number of reserved cores.
+
+    Return None if there is no such node.
+    """
     names = ask_scheduler(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N"]).out.split()
     if not names:
         return None

@@ -59,7 +59,7 @@ def _limits(
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits of the job's quality of service, if unambiguous, then the partition's limits."""
+    """Yield the limits of the job's quality of service, if it is unambiguous, and then the limits of the partition."""
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""
@@ -113,7 +113,7 @@ def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None)
 
 
 def _barred(fields: Mapping[str, str], associations: Sequence[Association]) -> str:
-    """Return why the partition's rules refuse the user's accounts, or an empty string if they accept one."""
+    """Return why the partition's rules refuse the user's accounts, or an empty string if one is accepted."""
     name = fields["PartitionName"]
     usable = [association for association in associations if association.partition in ("", name)]
     if associations and not usable:

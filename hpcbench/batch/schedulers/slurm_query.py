@@ -29,12 +29,12 @@ _BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
 
 
 class SlurmQuery:
-    """Slurm job queries that remember refused options.
+    """Slurm job queries that do not repeat options that Slurm has refused.
 
     Parameters
     ----------
     since
-        Earliest time of the requested jobs, because Slurm reuses ids.
+        Earliest time of the requested jobs. It is needed because Slurm reuses ids.
     """
 
     def __init__(self, since: datetime.datetime | None = None) -> None:
@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: ProgramResult) -> ProgramResult | None:
-    """Return the output of a successful call, or None if the only id is unknown."""
+    """Return the result of a successful call, or None if the call failed because the queried id is unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.output):
@@ -145,7 +145,7 @@ def _environment() -> dict[str, str]:
 
 
 def since(root: Path) -> datetime.datetime | None:
-    """Return the time of the submission minus one day, because clocks differ. Return None if it is not recorded.
+    """Return the time of the submission minus one day, because clocks differ. Return None if the time is not recorded.
 
     File times are unreliable. Copying changes them, and users touch files to avoid purges.
     """

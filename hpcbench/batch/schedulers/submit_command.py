@@ -30,15 +30,20 @@ class SubmitDialect:
     unclear: "re.Pattern[str]"
     """Response that does not show whether the job was accepted."""
     remedies: Sequence[tuple["re.Pattern[str]", str | Callable[[], str]]]
-    """Patterns of refusals, with remedies. The first match is used. Functions query the scheduler for details."""
+    """Patterns of refusals, with remedies.
+
+    The first match is used. A remedy may be a function that queries the scheduler for details.
+    """
     refused: "re.Pattern[str] | None" = None
-    """Pattern of refusals. Without a match, the job may have been accepted. If None, every response without an id is a
-    refusal."""
+    """Pattern of refusals.
+
+    If the pattern does not match, the job may have been accepted. If None, every response without an id is a refusal.
+    """
     hangs: "re.Pattern[str] | None" = None
     """Message that the daemon does not respond. The command keeps resending the job, and any copy may be accepted."""
 
     def remedy(self, answer: ProgramResult) -> str:
-        """Return a colon and the remedy for a refusal, or an empty string if no remedy is known."""
+        """Return the remedy for a refusal, preceded by a colon, or an empty string if no remedy is known."""
         errors = "\n".join(answer.errors)
         remedy = next((remedy for pattern, remedy in self.remedies if pattern.search(errors)), "")
         text = remedy if isinstance(remedy, str) else remedy()

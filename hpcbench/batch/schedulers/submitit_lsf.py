@@ -40,7 +40,7 @@ def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
 
 
 class LSFInfoWatcher(StatusWatcher):
-    """Watcher that polls all jobs with one bjobs call, and jobs that bjobs no longer lists with bhist."""
+    """Watcher that polls all jobs with one bjobs call, and uses bhist for jobs that bjobs no longer lists."""
 
     def __init__(
         self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
@@ -55,7 +55,7 @@ class LSFJob(core.Job[core.R]):
     watcher = LSFInfoWatcher()
 
     def cancel(self, check: bool = True) -> None:
-        """Cancel the job. With `check`, raise an error if LSF refuses."""
+        """Cancel the job. If `check` is set, raise an error if LSF refuses."""
         _bkill([self._cancel_command, lsf_id(self.job_id)], check)
 
     def _interrupt(self, timeout: bool = False) -> None:
@@ -64,7 +64,7 @@ class LSFJob(core.Job[core.R]):
 
 
 def _bkill(argv: list[str], check: bool) -> None:
-    """Call bkill. A job that has already ended is not an error."""
+    """Call bkill. It is not an error if the job has already ended."""
     answer = ask(argv, plain_environment(), hangs=HANGS)
     if check and answer.status and not OVER.search(answer.output):
         raise subprocess.CalledProcessError(answer.status, argv, answer.out, answer.err)
@@ -76,7 +76,7 @@ class LSFExecutor(core.PicklingExecutor):
     Parameters
     ----------
     folder
-        Directory of scripts, pickles and logs. All nodes must have access.
+        Directory of scripts, pickles and logs. All nodes must have access to it.
     max_num_timeout
         Maximum number of requeues at the time limit, for functions with a checkpoint.
     python
@@ -166,7 +166,7 @@ class LSFExecutor(core.PicklingExecutor):
         return f"{self.python} -u -m submitit.core._submit {one_line(str(self.folder))}"
 
     def _submit_command(self, command: str, elements: int = 0) -> core.Job[Any]:
-        """Submit like submitit, but with a deadline, a clean environment, and an id that must be on its own line."""
+        """Submit as submitit does, but with a deadline and a clean environment. The id must be on a line of its own."""
         path = self._make_folder() / f".submission_file_{uuid.uuid4().hex}.sh"
         path.write_text(self._make_submission_file_text(command, "", elements), encoding="utf-8")
         job_id, _ = submit_script(self._make_submission_command(path), clean_environment(), DIALECT, cwd=path.parent)
@@ -197,7 +197,7 @@ class LSFExecutor(core.PicklingExecutor):
 
 
 class LSFJobEnvironment(job_environment.JobEnvironment):
-    """Job environment of a function."""
+    """Job environment of a function that runs under LSF."""
 
     _env = {  # noqa: RUF012  declared in the base class
         "job_id": "LSB_JOBID",

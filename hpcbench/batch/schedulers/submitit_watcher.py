@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 _OVER = frozenset(
     {State.COMPLETED, State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.CANCELLED}
 )
-"""Final states. Preempted jobs are not final because they may restart, and lost jobs because their state is unknown."""
+"""Final states. Preempted jobs may restart, and the state of lost jobs is unknown, so neither state is final."""
 
 _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
 """States with a different name in submitit."""
@@ -66,7 +66,7 @@ class StatusWatcher(core.InfoWatcher):
         self._finished.update(job for job in waited_for if self.is_done(job, mode="cache"))
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED``, ..., or ``UNKNOWN`` without a status."""
+        """Return ``PENDING``, ``RUNNING``, ``SUSPENDED``, ``COMPLETED``, ..., or ``UNKNOWN`` if unknown."""
         return str(self.get_info(job_id, mode=mode).get("State", State.UNKNOWN.name))
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:

@@ -17,7 +17,7 @@ _SLOTS = ("-n", "-c", "-g", "--nslots", "--cores-per-slot", "--gpus-per-slot")
 
 
 def clash(site: Site, option: str, value: object = None) -> str | None:
-    """Return why a site's directive conflicts with hpcbench's directives, with the remedy, or None.
+    """Return why a site's directive conflicts with hpcbench's, and the remedy. Return None if they agree.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Command-line arguments that start each rank in a container, with one function per container kind.
 
 The launcher runs on the host and starts one container per rank. A command consists of launcher, container, and
-interpreter, in this order. Only Slurm's pyxis is part of its launcher.
+interpreter, in this order. The exception is pyxis, which is a plugin of Slurm's launcher.
 """
 
 import posixpath
@@ -27,7 +27,7 @@ class Contained:
 
 @dataclass(frozen=True)
 class ContainerRequest:
-    """A container and the files and variables that must be available inside."""
+    """A container, with the files and variables that must be available inside it."""
 
     container: Container
     site: Site
@@ -160,7 +160,7 @@ def _drop_nested(binds: Iterable[Bind]) -> list[Bind]:
 
 @_register("apptainer", "singularity")
 def _apptainer(request: ContainerRequest) -> Contained:
-    """Build the arguments of Apptainer, formerly Singularity. It passes on the environment."""
+    """Build the arguments of Apptainer, formerly Singularity. Apptainer passes the environment on to the ranks."""
     binds = [word for bind in request.format_binds() for word in ("--bind", bind)]
     gpu = {"nvidia": ["--nv"], "rocm": ["--rocm"], "none": []}[request.gpu]
     command = [str(request.container.kind), "exec", *binds, "--pwd", request.root, *gpu, *request.container.args]
@@ -169,7 +169,10 @@ def _apptainer(request: ContainerRequest) -> Contained:
 
 @_register("pyxis")
 def _pyxis(request: ContainerRequest) -> Contained:
-    """Build the options of Slurm's pyxis plugin. An enroot hook adds the GPU driver that the image's variables name."""
+    """Build the options of Slurm's pyxis plugin.
+
+    An enroot hook adds the GPU driver that the image's variables select.
+    """
     if request.gpu == "rocm":
         raise ValueError(
             "container.gpu: enroot's hook supports only NVIDIA's driver: leave gpu out, and add ROCm to container.binds"

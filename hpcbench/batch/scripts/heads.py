@@ -1,4 +1,4 @@
-"""Job script directives, with one function per scheduler."""
+"""Job script directives of each scheduler."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -93,7 +93,10 @@ def smuggles(script: str, directives: Sequence[str]) -> bool:
 
 
 def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Return the options of sbatch with all counts, because derived counts depend on the Slurm version."""
+    """Return the options of sbatch.
+
+    They include all counts, because Slurm versions derive missing counts differently.
+    """
     shape = job.shape
     options: Options = [
         ("--job-name", name),

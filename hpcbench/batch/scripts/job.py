@@ -54,6 +54,6 @@ class Job:
     prepared: Collection[str] = ()
     """Engine runs whose scheme requires setup lines or a preloaded library."""
     notify: str | None = None
-    """Mail address to which the scheduler writes when the job ends."""
+    """Mail address that the scheduler notifies when the job ends."""
     driver: str = sys.executable
     """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""

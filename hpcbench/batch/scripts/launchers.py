@@ -11,7 +11,7 @@ Launch = Callable[[Shape, Site], list[str]]
 
 _REGISTRY: dict[str, tuple[str, Launch]] = {}
 HOST_FILE = "jobs/JOB/hosts"
-"""Placeholder in launch commands for the job's host file, which has one line per rank and no launch host."""
+"""Placeholder in launch commands for the job's host file, which has one line per rank and omits the launch host."""
 _MOST_TRIED = 4096
 """Maximum number of ranks per node in the search for a shape that fits."""
 
@@ -129,7 +129,10 @@ def mpich(shape: Shape, site: Site) -> list[str]:
 
 
 def _hosts(site: Site) -> list[str]:
-    """Return Hydra's host file option. Without a host file, Hydra would place ranks on the launch host of -nnodes."""
+    """Return Hydra's host file option.
+
+    Without a host file, Hydra would place ranks on the launch host of a job submitted with -nnodes.
+    """
     return ["-f", HOST_FILE] if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes" else []
 
 
@@ -170,7 +173,10 @@ def openmpi(shape: Shape, site: Site) -> list[str]:
 
 @register_launcher("srun", "srun")
 def srun(shape: Shape, site: Site) -> list[str]:
-    """Return the arguments of srun with all counts. Since version 22.05 srun ignores the job's --cpus-per-task."""
+    """Return the arguments of srun, with all counts given explicitly.
+
+    Since version 22.05 srun ignores the job's --cpus-per-task.
+    """
     argv = [
         f"--nodes={shape.nodes}",
         f"--ntasks={shape.ranks}",

@@ -79,7 +79,7 @@ def _check_child(path: Path, tree: "Template", blocks: set[str]) -> None:
 
 
 def _outer_nodes(body: list[Any]) -> Iterator[Any]:
-    """Yield all nodes outside blocks, including nodes in branches and loops."""
+    """Yield all syntax tree nodes outside blocks, including nodes in branches and loops."""
     for node in body:
         yield node
         for name in ("body", "elif_", "else_"):

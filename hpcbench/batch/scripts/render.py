@@ -146,7 +146,7 @@ def render_array(
 
 
 RELAY = "after/relay.sh"
-"""Script of relay jobs. Each relay job only waits for a part of a long list of jobs."""
+"""Script of relay jobs. A relay job does nothing but wait for a part of a long list of jobs."""
 
 
 def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
@@ -170,7 +170,7 @@ def _get_resources(job: Job) -> tuple[object, ...]:
 
 
 def _set_variables(job: Job, run: str, site: Site) -> tuple[list[str], list[str]]:
-    """Return the arguments before and after the launch command of a run with its own variables.
+    """Return the arguments to insert before and after a run's launch command to set the run's own variables.
 
     These variables are set with `env`. Shell assignments could clash with the script's variables and would affect all
     commands.

@@ -17,7 +17,7 @@ class Limits:
     """Queue of a job, and its time limits."""
 
     walltime: Duration | None
-    """Walltime. None, which only the local site allows, means no limit."""
+    """Walltime. None means no limit, which is possible only on the local site."""
     queue: str | None
     run_limit: Duration | None
     """Time limit of a run, if the study sets one."""
@@ -127,14 +127,14 @@ def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
 
 
 def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
-    """Return larger node counts with a different walltime limit, and these limits."""
+    """Return the next larger node counts at which the walltime limit changes, with the limit at each count."""
     counts = [b.max_nodes + 1 for b in queue.bins[:-1] if b.max_nodes >= nodes]
     limits_by_count = [(count, longest(queue, count)) for count in counts]
     return [(count, allowed) for count, allowed in limits_by_count if allowed is not None]
 
 
 def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
-    """Suggest queues whose known limits allow the unchanged job."""
+    """Suggest queues whose known limits allow the job without changes."""
     remedies = []
     for other, queue in site.queues.items():
         limit, most = longest(queue, nodes), most_nodes(queue)

@@ -27,7 +27,7 @@ def sites_with(scheme: str) -> list[str]:
 
 
 def offer(site: Site) -> Offer:
-    """Return the schemes that the site offers to studies, with a function that finds sites with a scheme."""
+    """Return the schemes that the site offers to studies, and a function that finds the sites that define a scheme."""
     return Offer(site.site, site.schemes, sites_with)
 
 
@@ -39,7 +39,7 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     name
         A name from `site_names()`, or a path, which contains a slash or ends in ``.yaml``.
     where
-        Option or line that named the site, for error messages.
+        Option or line that specifies the site, for error messages.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Record of sites on which two ranks have communicated.
 
-A launcher of a different MPI library would start each rank in a separate MPI world.
+If the launcher belongs to a different MPI library, each rank starts in a separate MPI world.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _STARTS_RANKS = ("launcher", "modules", "setup", "environment", "python", "conta
 
 
 def remember_met(site: Site) -> None:
-    """Record that two ranks communicated when started as the site defines."""
+    """Record that two ranks communicated after they were started with the site's settings."""
     with contextlib.suppress(OSError):  # If the home directory is full, the note appears again.
         _path().parent.mkdir(parents=True, exist_ok=True)
         with _path().open("a", encoding="utf-8") as out:

@@ -201,14 +201,17 @@ class Site(Section):
 
     @property
     def visibility(self) -> Literal["one", "socket", "all"]:
-        """GPUs visible to a rank. Without GPUs, the part of the node to which a rank is confined."""
+        """Part of the node's GPUs that a rank sees.
+
+        On a node without GPUs, the part of the node to which a rank is confined.
+        """
         if self.launcher.visibility is not None:
             return self.launcher.visibility
         return "all" if self.device == "cuda" and self.launcher.kind in SHOWS_ALL else "one"
 
     @property
     def capacity(self) -> Capacity:
-        """Facts that determine the size of a run."""
+        """Site properties that determine the size of a run."""
         usual = self.ranks_per_node or (self.node.gpus if self.device == "cuda" else None)
         if usual is None and self.scheduler.kind != "local":
             usual = self.node.usable_cores // (self.threads or 1)
@@ -217,7 +220,10 @@ class Site(Section):
 
     @property
     def _most_nodes(self) -> tuple[int, str] | None:
-        """Maximum nodes per job in any queue, and its source, or None if any queue's maximum is unknown."""
+        """Largest node limit of all queues, and a message with its source.
+
+        None if the limit of any queue is unknown.
+        """
         bounds = {
             name: min(
                 (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None

@@ -55,7 +55,7 @@ def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
     site
         Site to check.
     broken
-        Paths of invalid values. They are missing from the site or replaced by other values.
+        Paths of invalid values. In the site, these values are missing or replaced by other values.
     """
     problems: list[Fault] = []
     for needs, ask in _RULES:

@@ -1,4 +1,6 @@
-"""Ledger of submitted jobs, with one file per job or array. Each file is written before and after the submission.
+"""Ledger of submitted jobs, with one file per job or array.
+
+Each file is written once before the submission and once after it.
 
 A file without an id means that a command was killed or lost its connection during submission. The next command
 searches for the job by name. If the scheduler lists the job, the command adopts it. Otherwise the job is resubmitted.
@@ -31,7 +33,7 @@ class SubmittedJob(BatchJob):
     elements: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
     output: Annotated[str, Field(validation_alias="said")] = ""
-    """Standard output and error of the submission. The key in the file is ``said``."""
+    """Standard output and error of the submission command. The key in the file is ``said``."""
     cancelled: str | None = None
     """Time of cancellation by hpcbench."""
 
@@ -66,7 +68,7 @@ class Ledger:
         self._directory = root / "handed"
         self._submitted: dict[int, SubmittedJob] = {}
         self._last: dict[str, list[int]] = {}
-        """Submission numbers of each job."""
+        """Numbers of the submissions of each job, in order."""
         entries = (_read(path) for path in self._directory.glob("[0-9]*.json"))
         for submitted in sorted(filter(None, entries), key=lambda submitted: submitted.number):
             self._add(submitted)

@@ -1,7 +1,7 @@
 """Lock of a submission directory that works across login nodes.
 
-The lock is a file that names its holder. On some parallel file systems advisory locks are disabled, and on others
-they do not extend to other login nodes. Exclusive file creation works on all of them.
+The lock is a file that names its holder. On some parallel file systems advisory locks are disabled, and on others they
+do not extend to other login nodes. Exclusive file creation works on all file systems.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ def _acquire(path: Path, deadline: float) -> str:
 
 
 def _make(path: Path) -> str | None:
-    """Create the file with its content atomically. Return None if the file exists."""
+    """Atomically create the file with its content. Return None if the file exists."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         draft.write_text(json.dumps({**(identity(os.getpid()) or {}), "token": draft.name}), encoding="utf-8")

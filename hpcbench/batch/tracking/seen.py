@@ -22,13 +22,13 @@ class Seen:
     since: float
     """Time of the first response with this state, in seconds since 1970."""
     absent: float | None = None
-    """First response without the job, in seconds since 1970, or None if the last response contains the job."""
+    """Time of the first response without the job, in seconds since 1970. None if the last response contains the job."""
     ended: int = 0
     """Number of the attempt whose end was recorded in a status file before this response, or 0."""
 
     @property
     def told(self) -> SchedulerAnswer:
-        """Scheduler answer used to resolve the job state."""
+        """Scheduler response used to resolve the job state."""
         word = self.word
         return SchedulerAnswer(word.state, word.reason, word.exit, word.restarts, self.since, self.absent, self.ended)
 
@@ -36,7 +36,7 @@ class Seen:
 _FINAL = (State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.CANCELLED)
 """States after which a job restarts only if a user requeues it."""
 _STALE = 60.0
-"""Maximum age of a response relative to an earlier response, in seconds."""
+"""Time in seconds after a final state within which a response with a running state is considered outdated."""
 
 
 def _began_again(seen: Seen, word: JobStatus) -> bool:

@@ -79,7 +79,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
 
 
 def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
-    """Return the scheduler id of a job. If it was accepted twice, return the id of the copy that holds the claim."""
+    """Return the scheduler id of a job. If the job was accepted twice, return the id of the copy that runs."""
     submitted = ledger.of(job)
     if submitted is None or mark is None or mark.attempt <= submitted.begun[job]:
         return ledger.element(job)
@@ -89,7 +89,10 @@ def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str
 def _ask(
     root: Path, ids: Mapping[str, str], marks: Mapping[str, Mark | None], ledger: Ledger
 ) -> tuple[dict[str, Seen], str | None]:
-    """Query the scheduler if needed. Return the last status of each job, and why the scheduler did not respond."""
+    """Query the scheduler if needed.
+
+    Return the last status of each job, and the reason if the scheduler did not respond.
+    """
     seen, clock = load(root), time.time()
     left = {job: _left(job, marks[job], seen.get(job), ledger, clock) for job in ids}
     try:
@@ -117,7 +120,7 @@ def _queue_name(job: str, ledger: Ledger) -> str:
 
 
 def _left(job: str, mark: Mark | None, seen: Seen | None, ledger: Ledger, clock: float) -> str:
-    """Return the required query for a job: ``its end``, only its ``cost``, or an empty string for no query."""
+    """Return what to query for a job: ``its end``, only its ``cost``, or nothing (an empty string)."""
     submitted = ledger.of(job)
     if submitted is None:
         return ""

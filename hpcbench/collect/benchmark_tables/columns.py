@@ -20,7 +20,7 @@ UNITS = {
     "ns": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "s": 1.0, "%": 1e-2,
     "B/s": 1.0, "KB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
 }  # fmt: skip
-"""Factor from a printed figure to s, B/s, or a fraction."""
+"""Factor that converts a printed number to s, B/s, or a fraction."""
 NUMBER = re.compile(r"[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?")
 _COUNT = re.compile(r"[0-9]{1,18}")
 
@@ -34,7 +34,7 @@ class BenchmarkColumn:
     head: str
     """Text of the heading."""
     scale: float = 1.0
-    """Factor to the base unit."""
+    """Factor that converts a printed number to the base unit."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Heading:
 
     @property
     def least(self) -> int:
-        """Minimum number of words in a row. Unknown columns at the end may contain any number of words."""
+        """Minimum number of words in a row. If the last columns are unknown, they may contain any number of words."""
         return 1 + max(i for i, column in enumerate(self.columns) if column.name != UNKNOWN)
 
     def fits(self, cells: Sequence[str]) -> bool:
@@ -66,7 +66,7 @@ class Heading:
         return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
     def begins(self, cells: Sequence[str]) -> bool:
-        """Return whether the words can be the beginning of a longer row."""
+        """Return whether the words may be the beginning of a longer row."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
     def read(self, cells: Sequence[str], line: int) -> TableRow | None:
@@ -103,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _wrong(cell: str) -> int | None:
-    """Return the number of wrong elements, or None if nothing was checked, -1 if the cell is not a number."""
+    """Return the number of wrong elements, None if nothing was checked, or -1 if the cell is not a number."""
     if cell == "N/A":
         return None
     return math.ceil(float(cell)) if _is_number(cell) else -1

@@ -40,7 +40,7 @@ IN_PLACE = "_in_place"
 def heading(text: str) -> Heading | None:
     """Return the columns of a heading, or None if the text is not a heading.
 
-    If a column occurs twice, the second one is the in-place result.
+    If a column occurs twice, the second column contains the in-place result.
     """
     if not _HEADING.fullmatch(text.rstrip()):
         return None
@@ -60,7 +60,7 @@ def heading(text: str) -> Heading | None:
 def with_units(head: Heading, text: str) -> Heading | None:
     """Return the heading with the units of the line below it, or None if the line does not contain units.
 
-    The line contains a unit for the size, the count, and each measured quantity.
+    A line of units contains one unit for the size, the count, and each measured quantity.
     """
     if not _UNITS_LINE.fullmatch(text.rstrip()):
         return None

@@ -36,13 +36,13 @@ _COLUMNS = tuple(
 )
 """Pairs of a column header and its quantity."""
 _ANY = re.compile(r"\S(?:.{0,60}?\S)??(?:\([^()]{0,20}\)|(?=\s{2}|\s?$))")
-"""Header of any column. It ends with its unit, or before two spaces."""
+"""Pattern of any column header. A header ends with a unit in parentheses, or before two spaces."""
 _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90", "seconds_p99")
 """Columns that -f and -z print after the latency, in this order. Some versions leave them out of the heading."""
 
 
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:
-    """Return the columns of a heading, and the row that follows on the same line, which may be empty.
+    """Return the columns of a heading, and the row that follows on the same line, or an empty string if there is none.
 
     Return None if the text is not a heading. A heading with ``Size`` must contain at least one known column. Without
     ``Size``, all columns must be known.

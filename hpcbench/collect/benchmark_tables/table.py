@@ -19,11 +19,11 @@ class TableRow:
     wrong: int | None = None
     """Number of wrong elements, or None if the results were not checked."""
     datatype: str = ""
-    """Data type of the elements in the tool's notation. It is empty if the tool does not print it."""
+    """Data type of the elements as printed by the tool. It is empty if the tool does not print a data type."""
     operation: str = ""
-    """Reduction operation, such as ``sum``. It is empty if the tool does not print it."""
+    """Reduction operation, such as ``sum``. It is empty if the tool does not print an operation."""
     root: str = ""
-    """Root of the collective. It is empty for collectives without a root."""
+    """Root rank of the collective. It is empty for collectives without a root."""
 
     @property
     def key(self) -> tuple[int | None, str, str, str]:

@@ -27,7 +27,7 @@ class LogRecord:
     order: int
     """Index of the record among all records of the file."""
     ended: bool
-    """Whether the line has a line end, or the end of the record is known."""
+    """Whether the end of the record is known, or its line is terminated."""
     rank: int | None
     """Rank that printed the record, or None if no prefix contains it."""
     groups: dict[str, str | None]
@@ -55,7 +55,10 @@ class Assembler:
         self._count = 0
 
     def feed(self, text: Text) -> Iterator[LogRecord]:
-        """Process the next line of the file. Yield the records that it completes, and records that are abandoned."""
+        """Process the next line of the file.
+
+        Yield the records that this line completes, and records that are abandoned.
+        """
         assert text.text is not None
         heads = self._dialect.heads(text.text)
         if not heads and not self._open:

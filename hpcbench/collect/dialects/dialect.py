@@ -14,13 +14,16 @@ A digit may precede a head if two lines were joined.
 """
 _NEVER = r"(?!)"
 Kind = Literal["step", "evaluation", "overflow", "end", "precision"]
-"""Kinds of lines. ``overflow`` lines report a skipped step, ``end`` lines how the run ended, and ``precision`` lines a
-number format (group ``format``) of a part of the program (group ``part``)."""
+"""Kinds of lines.
+
+``overflow`` lines report a skipped step, and ``end`` lines report how the run ended. ``precision`` lines report the
+number format (group ``format``) of a part of the program (group ``part``).
+"""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A quantity in a line. If several fields contain the same quantity, the first one is used."""
+    """A quantity in a line. If several fields contain the same quantity, the first field is used."""
 
     name: str
     """Name that the framework prints. ``*`` matches any words."""
@@ -28,7 +31,10 @@ class Field:
     """Attribute of `Step`. For an evaluation, the evaluated set: ``train``, ``valid`` or ``test``."""
     unit: PrintedUnit
     since_last: bool = False
-    """Whether the printed value counts from the previous line. Records count from the start of the run."""
+    """Whether the printed value is counted since the previous line.
+
+    Records contain the count since the start of the run.
+    """
     running_mean: bool = False
     """Whether the printed value is the mean over all steps so far.
 
@@ -40,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Line:
-    """A kind of log line. It may begin anywhere in a line of the file, because a prefix may precede it."""
+    """A kind of log line. A log line may begin anywhere in a line of the file, because a prefix may precede it."""
 
     head: str
     """Regular expression for the beginning of the line.
@@ -49,19 +55,19 @@ class Line:
     the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the line.
     """
     tail: str = ""
-    """Regular expression for the end of a complete line. It is needed because a truncated number is still a number.
+    """Regular expression for the end of a complete line. A tail is needed because a truncated number is still a number.
 
     Without a tail, the line's `end` marks a complete line, or the head matches the entire line.
     """
     joined: str = ""
     """Expression for the text between head and end if the line was wrapped.
 
-    It is stricter, so that unrelated text is not matched.
+    It is stricter than the expression for complete lines, so that unrelated text is not matched.
     """
     end: str = ""
     """End of a line without a closing mark.
 
-    It must be at the end of the file's line, unless the line was wrapped there.
+    The match must be at the end of a line in the file, unless the line was wrapped there.
     """
     form: str = ""
     """Format of a field: a regular expression with ``{name}`` and ``{value}``."""
@@ -74,7 +80,7 @@ class Line:
     ahead: bool = False
     """Whether a line without a step belongs to the next printed step."""
     counted: bool = False
-    """Whether the parser numbers lines without a step, from 1."""
+    """Whether the parser counts lines without a step, starting at 1, and uses the count as the step number."""
 
     @cached_property
     def begins(self) -> re.Pattern[str]:
@@ -122,13 +128,13 @@ class Dialect:
     engine: bool = False
     """Whether other frameworks are based on this framework, so that their logs contain its lines.
 
-    Engines read each other's lines.
+    The dialect of an engine may include the lines of another engine.
     """
 
     def heads(self, text: str) -> list[tuple[Line, re.Match[str]]]:
         """Return the positions in a line of the file where lines of the dialect begin, in order.
 
-        If two begin at the same position, the first one in the table is used.
+        If two lines begin at the same position, the line that comes first in the table is used.
         """
         if not self._may_hold(text):
             return []

@@ -29,9 +29,9 @@ class Merge:
     """Steps and evaluations read so far. Rank 0's value of a quantity takes precedence over the first printed value."""
 
     since_last: set[str]
-    """Quantities that count from one line to the next. Their values are summed."""
+    """Quantities that are counted since the previous line. Their values are summed."""
     overflows: list[int] = field(default_factory=list)
-    """Positions in the file that each report one skipped step."""
+    """Positions in the file at which a skipped step is reported, one for each step."""
     _steps: dict[int, _MergedRecord] = field(default_factory=dict)
     _evaluations: dict[tuple[int | None, str], list[_MergedRecord]] = field(default_factory=dict)
     _ranks: int = 0
@@ -60,7 +60,8 @@ class Merge:
     def evaluation(self, step: int | None, record: LogRecord) -> None:
         """Add an evaluation.
 
-        A rank may evaluate several times after a step. Other ranks report the same evaluations.
+        A rank may evaluate several times after a step. Other ranks report the same evaluations, which are not added
+        again.
         """
         suffix = f"-{record.groups['set']}" if record.groups.get("set") else ""
         for split, loss in (record.values or {}).items():
@@ -74,7 +75,10 @@ class Merge:
                 earlier.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Add all records to a log, in line order. Further lines may be read afterwards and added to another log."""
+        """Add all records to a log, in line order.
+
+        More lines may be read afterwards, and all records may be added to another log.
+        """
         total = dict.fromkeys(self.since_last, 0)
         for step, merged in sorted(self._steps.items(), key=lambda item: item[1].order):
             quantities: dict[str, Any] = dict(merged.values)

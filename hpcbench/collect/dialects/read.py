@@ -17,9 +17,9 @@ from hpcbench.errors import UserError
 def read(path: Path) -> RunLog:
     """Read a log of any framework.
 
-    A log with lines of hpcbench belongs to hpcbench. Any other log belongs to the framework with the most step lines.
-    An engine that other frameworks are based on is chosen only if the log contains no step lines of these frameworks.
-    For an unknown framework, the result has no steps.
+    A log that contains lines of hpcbench is read as a log of hpcbench. Any other log is read as a log of the framework
+    with the most step lines. An engine that other frameworks are based on is chosen only if the log contains no step
+    lines of these frameworks. For an unknown framework, the result has no steps.
 
     Raises
     ------

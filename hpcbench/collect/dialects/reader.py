@@ -67,7 +67,7 @@ class DialectReader:
         return log
 
     def so_far(self) -> RunLog:
-        """Return the log of the lines read so far, without a record that may continue on the next line."""
+        """Return the log of the lines read so far. A record that may continue on the next line is left out."""
         log = RunLog(
             self.log.path,
             self.log.dialect,
@@ -113,7 +113,7 @@ class DialectReader:
             self._line_notes[record.line.note] = None
 
     def _ahead_of(self, record: LogRecord) -> dict[str, Value]:
-        """Return the values that belong to a step but were printed before its line."""
+        """Return the values that were printed before the line of the step to which they belong."""
         if record.group("step") is None:
             return {}
         values, self._ahead = self._ahead, {}
@@ -128,7 +128,10 @@ class DialectReader:
             self._merge.overflows.append(record.order)
 
     def _how_it_ended(self, last: Step | None) -> End | None:
-        """Return how the run ended, as reported by the framework. If steps follow, the last step is used instead."""
+        """Return how the run ended, as reported by the framework.
+
+        If further steps follow the report, the last step is used instead.
+        """
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:
             end = End(line=last.line, state="completed", steps=None)

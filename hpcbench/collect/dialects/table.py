@@ -1,4 +1,4 @@
-"""All dialects, and the table of quantities that are read from their logs."""
+"""All dialects, and the table of quantities that hpcbench reads from logs."""
 
 from hpcbench.collect.dialects.deepspeed import DEEPSPEED
 from hpcbench.collect.dialects.dialect import Dialect, Line

@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Event):
-    """The run file, and quantities derived from the file and from the text."""
+    """The run file, and quantities derived from the run file and the text."""
 
     NAME: ClassVar[str] = "configuration"
     run: dict[str, Any] | None
@@ -16,14 +16,14 @@ class Configuration(Event):
     parameters: int | None
     """Number of the model's parameters."""
     model_flops_per_sample: float | None
-    """Operations that the model needs for one sequence, without recomputation.
+    """Floating-point operations that the model needs for one sequence, without recomputation.
 
     Experts are counted at their full capacity, because the choices of the router are not known before a step.
     """
     hardware_flops_per_sample: float | None
-    """Operations that are executed for one sequence, including recomputation and unused capacity of experts."""
+    """Floating-point operations executed for one sequence, including recomputation and unused capacity of experts."""
     neox_flops_per_sample: float | None
-    """Operations for one sequence, according to the formula of GPT-NeoX."""
+    """Floating-point operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
     """The three formulas in words, keyed by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
@@ -35,7 +35,7 @@ class Configuration(Event):
     valid_loss_unigram: float | None
     """Validation loss of a model that uses only the frequency of each token."""
     unigram_tokens: int | None
-    """Number of tokens in which these frequencies were counted."""
+    """Number of tokens in which the token frequencies were counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +60,12 @@ class SparseSwitch(Event):
 
     NAME: ClassVar[str] = "sparse_switch"
     computed: float | None
-    """Density of touched rows below which sending rows takes fewer bytes. A value above 1 means always."""
+    """Density of touched rows below which sending rows takes fewer bytes.
+
+    If it exceeds 1, rows always take fewer bytes.
+    """
     measured: float | None
-    """Density up to which sending rows is faster. 0 means never, 1 means always."""
+    """Density up to which sending rows is faster. 0 means that rows are never faster, 1 that they always are."""
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None
@@ -73,7 +76,7 @@ class SparseSwitch(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownGroup(Event):
-    """A group of a program's ranks whose parallel dimension is not known. Its messages were never encoded."""
+    """A process group of a program whose parallel dimension is not known. Messages of the group were never encoded."""
 
     NAME: ClassVar[str] = "unknown_group"
     group: str | None
@@ -81,7 +84,7 @@ class UnknownGroup(Event):
     bytes: int | None
     """Bytes of all tensors in its calls, on all ranks."""
     remedy: str | None
-    """Line to add to the study, which gives the group a dimension."""
+    """Line that assigns a dimension to the group when it is added to the study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,4 +96,4 @@ class VarianceFrozen(Event):
     elements: int | None
     """Number of elements in the whole model."""
     without_gradient: int | None
-    """Number of elements without a gradient before the freeze. They never change afterwards."""
+    """Number of elements that had no gradient before the freeze. These elements never change afterwards."""

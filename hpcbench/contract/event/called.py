@@ -1,4 +1,4 @@
-"""The event with a program's calls of PyTorch's collectives."""
+"""Event that lists a program's calls of PyTorch collectives."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from hpcbench.contract.event.part import LogObject
 
 @dataclass(frozen=True, kw_only=True)
 class CallGroup(LogObject):
-    """Identical calls of one group: sums over all ranks of the group and over the whole program."""
+    """Identical calls of one group, summed over all ranks of the group and over the whole run of the program."""
 
     group: str | None
     """Description of the group in the program."""
@@ -23,7 +23,7 @@ class CallGroup(LogObject):
     codec: str | None
     """Codec, or an empty text for calls that were not encoded."""
     why: str | None
-    """Reason why the calls were not encoded. It is empty if they were encoded."""
+    """Reason why the calls were not encoded. It is empty if the calls were encoded."""
     calls: int | None
     call_bytes: int | None
     """Bytes of the tensors in the calls."""

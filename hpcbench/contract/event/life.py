@@ -67,7 +67,7 @@ class CheckpointDamaged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointCarried(Event):
-    """A checkpoint with a different layout, from which the run continues."""
+    """A checkpoint from which the run continues, although it was written with a different layout."""
 
     NAME: ClassVar[str] = "checkpoint_carried"
     reason: str | None
@@ -76,7 +76,7 @@ class CheckpointCarried(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
-    """The end of the run, with its state. Runs that are killed do not write it."""
+    """The end of the run, with its state. Runs that are killed do not write this event."""
 
     NAME: ClassVar[str] = "end"
     time: str | None = None
@@ -86,6 +86,6 @@ class End(Event):
     steps: int | None
     """Number of completed steps."""
     seconds: float | None = None
-    """Seconds from the preparation of the first step until the end."""
+    """Seconds from the preparation of the first step to the end of the run."""
     reason: str | None = None
     """Reason why the run ended in this state. It is empty if the state needs no explanation."""

@@ -58,7 +58,7 @@ class Rank(LogObject):
     local_rank: int | None
     host: str | None
     machine: str | None = None
-    """Identity of the running kernel, which all virtual hosts and containers of a machine share."""
+    """Identity of the running kernel, which is the same in all virtual hosts and containers of a machine."""
     pid: int | None
     cores: tuple[int, ...] | None
     """Cores that the rank may run on."""
@@ -99,9 +99,9 @@ class Environment(Event):
     links: str | None
     """File with measured link times."""
     links_note: str | None = None
-    """Why the measured times do not apply here."""
+    """Reason why the measured times do not apply to this run."""
     half_sums: dict[str, Any] | None = None
-    """Implementation that sums 16-bit values, for each number format."""
+    """Implementation of the sum of 16-bit values, keyed by number format."""
     gpu_aware_mpi: str | None = None
     transport: str | None = None
     """Library that transports messages, with the NCCL version."""

@@ -28,11 +28,11 @@ class ChannelTraffic(LogObject):
     algorithm: str | None
     """Algorithm that the scheme requests."""
     algorithms: dict[str, Any] | None
-    """Number of calls of the first rank for each algorithm that was used."""
+    """Number of calls on the first rank, keyed by the algorithm that was used."""
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, because it would be slower or a rule of the scheme excludes it."""
+    """Number of calls without the channel's codec, which would be slower or is excluded by a rule of the scheme."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None
@@ -40,7 +40,7 @@ class ChannelTraffic(LogObject):
     coded_bytes: int | None
     """Bytes before the codec, for encoded calls only."""
     network_bytes: int | None
-    """Wire bytes that left a node. The MPI library's own collectives do not report them and count as 0."""
+    """Wire bytes that left a node. The MPI library's own collectives do not report these bytes, which count as 0."""
     encode_s: float | None
     decode_s: float | None
     transfer_s: float | None
@@ -50,7 +50,7 @@ class ChannelTraffic(LogObject):
     hidden_s: float | None
     """Seconds that the calls spent moving data while the caller did other work."""
     sampled_error: float | None
-    """Relative error of the sampled values in the 2-norm, or None if none was sampled."""
+    """Relative error of the sampled values in the 2-norm, or None if no values were sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,10 @@ class RowTraffic(Counted):
 
     NAME: ClassVar[str] = "sparse_gradients"
     switch_density: float | None
-    """Density below which rows take fewer bytes than the whole gradient. A value above 1 means always."""
+    """Density below which rows take fewer bytes than the whole gradient.
+
+    If it exceeds 1, rows always take fewer bytes.
+    """
     density: float | None
     """Mean fraction of the rows that a replica touched between two reductions."""
     reductions: int | None
@@ -165,7 +168,7 @@ class StalenessOf(LogObject):
     versions: int | None = None
     """Largest number of weight versions that the stage held at a time. The number is omitted for a shard."""
     counts: dict[str, Any] | None
-    """Number of gradients by staleness.
+    """Number of gradients, keyed by staleness.
 
     Staleness is the number of updates between the weights used to compute a gradient and the weights that the gradient
     updated.
@@ -212,7 +215,7 @@ class ComputingTimes(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryUse(Event):
-    """Memory of the run in bytes: peaks, and persistent memory of the rank that holds the most."""
+    """Memory of the run in bytes: peaks, and the persistent memory of the rank that holds the most."""
 
     NAME: ClassVar[str] = "memory"
     LASTING: ClassVar = (
@@ -224,7 +227,7 @@ class MemoryUse(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """Fields for persistent memory, which is kept from step to step, on the device and on the host."""
+    """Fields of memory that is kept from step to step, on the device and on the host."""
     host_rank_bytes: int | None
     """Peak resident memory of the rank that uses the most."""
     host_bytes: int | None

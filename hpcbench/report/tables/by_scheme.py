@@ -67,7 +67,7 @@ _TONES: dict[str, Tone] = {"no worse": "good", "better": "good", "worse": "bad"}
 def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of step times, FLOP/s by kind, utilization, and samples and tokens per second.
 
-    Within a cell, these quantities are proportional, so a single comparison with the baseline suffices.
+    Within a cell, these quantities are proportional to each other, so only one is compared with the baseline.
     """
     intervals = {row.scheme: _average_step_time(row) for row in cell.rows}
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
@@ -80,7 +80,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
         SPEED.field(),
         *make_columns(list_of_table("speed"), cell.rows, gpu=is_gpu(find_example(cell))),
     ]
-    return tabulate("speed", "Speed", cell.rows, fields, notes=_write_speed_notes(cell))
+    return tabulate("speed", "Step time and throughput", cell.rows, fields, notes=_write_speed_notes(cell))
 
 
 def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
@@ -109,7 +109,7 @@ def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
         (in_time, lambda row: show_finding(row.loss_in_time.shown if row.loss_in_time else None, _TONES)),
         *make_columns(list_of_table("loss", first)[len(first) :], cell.rows),
     ]
-    return tabulate("loss", "Loss", cell.rows, fields, notes=_write_loss_notes(cell))
+    return tabulate("loss", "Training and validation loss", cell.rows, fields, notes=_write_loss_notes(cell))
 
 
 def _write_loss_notes(cell: Cell) -> list[str]:
@@ -210,7 +210,7 @@ def _sum_axes(row: SchemeRow) -> list[_Axis]:
 
 
 def count_shares(run: Measures) -> int:
-    """Return steps times ranks, the number of summands in a run's traffic totals."""
+    """Return the number of steps times the number of ranks: a run's traffic totals are sums over both."""
     return len(find_window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 

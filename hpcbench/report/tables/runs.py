@@ -56,7 +56,7 @@ def tabulate_runs(submission: Submission, cells: list[Cell]) -> Table | None:
             lambda run: phrase(run.verdict.where or ""),
         ),
     ]
-    return tabulate("runs", "Runs", submission.runs, fields, always=3)
+    return tabulate("runs", "Every run", submission.runs, fields, always=3)
 
 
 def _show_state(run: RunResult) -> Entry:

@@ -1,10 +1,14 @@
 """Tests of page accessibility: contrast in both modes, print, and screen readers."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hpcbench.present.document import Chapter, Document, Sentences
+from hpcbench.present.page import write
 
 _CONTRASTS = """
 for (const details of document.querySelectorAll("details")) details.open = true;
@@ -64,6 +68,19 @@ def test_paper_shows_no_controls_and_black_on_white(browser: Any, page: Path) ->
     colours = browser.run("const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]")
     assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
     assert browser.run("return getComputedStyle(document.querySelector('.scroll')).overflow") == "visible"
+
+
+def test_paper_shows_what_is_folded_on_the_screen(browser: Any, tmp_path: Path) -> None:
+    lines = Sentences(tuple(f"Note {k}." for k in range(20)), "warning")
+    path = tmp_path / "folded.html"
+    path.write_text(write(Document("d", (Chapter("c", "", (lines, replace(lines, tone="", group="Method"))),))))
+    script = """return [...document.querySelectorAll('li')].filter(
+        (e) => e.textContent.startsWith('Note') && e.checkVisibility({contentVisibilityAuto: true})).length"""
+    shown = []
+    for medium in ("screen", "print"):
+        browser.open(path, media=medium)
+        shown.append(browser.run(script))
+    assert shown == [12, 40]
 
 
 def test_what_a_screen_reader_meets_has_a_name(browser: Any, page: Path) -> None:
