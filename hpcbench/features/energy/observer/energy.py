@@ -115,7 +115,7 @@ def sum_counters(
 ) -> Energy:
     """Sum the reports of all ranks.
 
-    The sum of nodes, GPUs or processors is None if one of their counters is missing.
+    The energy of nodes, GPUs or processors is None if one of their counters is missing.
     """
     counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))
