@@ -142,7 +142,7 @@ def sum_by_model(group: Group, channels: list[Any], *, scattered: bool) -> Tenso
     parts = 2 if scattered else 1
     pieces = [np.split(own_gradient(rank, parts) / np.float32(2), parts) for rank in range(2)]
     chosen = choose(pieces, scattered=scattered)
-    own = pieces[WORLD.rank]
+    contribution = pieces[WORLD.rank]
     index = []
     for part in range(parts):
         of_widths = [[k * SUPER_GROUP + i for k in places for i in range(SUPER_GROUP)] for places in chosen[part]]
@@ -150,7 +150,7 @@ def sum_by_model(group: Group, channels: list[Any], *, scattered: bool) -> Tenso
         index.append(of_widths)
     result = np.full(ELEMENTS // parts, np.nan, np.float32)
     for width, channel in enumerate(channels):
-        message = np.concatenate([own[part][index[part][width]] for part in range(parts)])
+        message = np.concatenate([contribution[part][index[part][width]] for part in range(parts)])
         if scattered:
             total = np.empty(len(message) // 2, np.float32)
             group.reduce_scatter(message, total, channel=channel).wait()

@@ -39,8 +39,8 @@ def assert_sums_of_the_model(results):
     assert len(results) == 4
     for result in results:
         assert result["equal"], result
-    whole = {result["digest"] for result in results if not result["scattered"]}
-    assert len(whole) == 1, "replicas have the same sums, bit for bit"
+    digests = {result["digest"] for result in results if not result["scattered"]}
+    assert len(digests) == 1, "replicas have the same sums, bit for bit"
 
 
 def test_sums_equal_the_model_and_have_a_smaller_error_than_with_four_bits_for_all(reports):
