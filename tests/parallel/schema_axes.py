@@ -256,6 +256,10 @@ NO_AXIS = {
         (f"train.keep_messages.{name}" for name in ("each", "ranks", "message_mb", "mb")),
         "how much is written (tests/features/messages/test_message_samples.py)",
     ),
+    **dict.fromkeys(
+        (f"train.codec_effects.{name}" for name in ("steps", "codecs")),
+        "repeats steps and changes no value (tests/features/effects/test_codec_effects.py)",
+    ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
     "train.transport": "NCCL needs GPUs (tests/comm/test_nccl_transport.py)",
     "schemes.environment": "variables for the MPI library",
