@@ -126,7 +126,7 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
     ],
 )
 def test_rows_are_faster_up_to_the_crossing_of_the_lines(rows, table, density):
-    """The switch is between the first two measurements of which the second is not faster."""
+    """Rows are faster up to the density at which their interpolated time reaches the time for the whole table."""
     assert crossing((0.25, 0.5, 1.0), rows, table) == density
 
 

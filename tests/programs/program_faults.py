@@ -167,7 +167,7 @@ WAIT_FOR_TIMEOUT = ("stalls", "disagrees")
 def connect(rank: int, listener: socket.socket) -> dist.Store:
     """Create a store like torchrun's. All threads of a rank share one connection, and a waiting thread blocks it.
 
-    Rank 0 serves the store. Its socket listens before any rank starts, so every rank knows the port in advance.
+    Rank 0 serves the store. Its socket listens before any rank starts, so every rank has the port in advance.
     """
     port, timeout = listener.getsockname()[1], timedelta(seconds=PATIENCE_S)
     if rank == 0:

@@ -1,4 +1,4 @@
-"""Tests of what GPU users are told, with a fake GPU: detected backends, rejected settings, and missing packages."""
+"""Tests of messages for GPU users, with a fake GPU: detected backends, rejected settings, and missing packages."""
 
 import json
 import logging
