@@ -44,9 +44,7 @@ def fill_records_page(page: str) -> str:
     before, begin, remainder = page.partition(TABLES[0])
     _, end, after = remainder.partition(TABLES[1])
     if not (versions == 1 and begin and end):
-        raise SystemExit(
-            "docs/reference/records.md: needs a line 'Version N. ' and both comments 'tables:'"
-        )
+        raise SystemExit("docs/reference/records.md: needs a line 'Version N. ' and both comments 'tables:'")
     return f"{before}{begin}\n{describe_tables()}\n{end}{after}"
 
 
