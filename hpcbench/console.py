@@ -1,4 +1,4 @@
-"""Console output: tables that fit the terminal or file, and time spans."""
+"""Console output: tables that fit the width of the terminal or file, and formatted time spans."""
 
 import io
 import os

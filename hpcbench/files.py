@@ -41,7 +41,7 @@ def decompression(path: Path) -> str | None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a file or directory exists. Invalid names do not exist."""
+    """Return whether a file or directory exists. For an invalid name, the result is False."""
     try:
         return path.exists()
     except OSError:

@@ -46,7 +46,9 @@ def fitted(text: str, width: float, size: float = SMALL) -> str:
 def place_labels(
     figure: "Figure", named: "Sequence[tuple[Axes, Sequence[Named]]]", bars: Sequence[tuple[Ends, Ends]] = ()
 ) -> None:
-    """Label each point at a free position. A label that is closer to a different point is connected by a line.
+    """Label each point at a free position.
+
+    A label that is closer to a different point is connected to its own point by a line.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def place_labels(
     named
         Labeled points of each axes.
     bars
-        Ends of lines, in data coordinates of all axes. Labels cover them only if no other position is free.
+        Ends of lines, in data coordinates of all axes. Labels cover a line only if no other position is free.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox

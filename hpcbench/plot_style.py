@@ -1,4 +1,4 @@
-"""Style of all plots, for paper and screen, and writing of plot files.
+"""Style of all plots, for paper and screen, and functions that write plot files.
 
 matplotlib is imported inside functions, so that it is required only for plots.
 """
@@ -93,7 +93,7 @@ def styled(salt: str = "hpcbench") -> Iterator[None]:
     Parameters
     ----------
     salt
-        Salt for ids inside SVG files. It makes ids reproducible, and different between the plots on a page.
+        Salt for ids inside SVG files. The salt makes ids reproducible, and different for each plot on a page.
     """
     import matplotlib.style
 

@@ -22,8 +22,8 @@ def revision(place: Path) -> str | None:
 def package_revision(package: Path = _PACKAGE) -> str | None:
     """Return the revision of hpcbench, with ``-dirty`` for uncommitted changes, or None if unknown.
 
-    A checkout reports its current revision. An installed package reports the revision from which it was built, even if
-    it is located inside another checkout.
+    The revision of a checkout is its current revision. The revision of an installed package is the revision from which
+    the package was built, even if it is located inside another checkout.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Test crowds and MPI ranks for all tests."""
+"""Fixtures for all tests: crowds (groups of tests that share a process) and MPI ranks."""
 
 import json
 import os
@@ -45,9 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import only files with long tests for `make test-long`.
+    """For `make test-long`, import only files with long tests.
 
-    Otherwise, each of its processes would import all 340 files.
+    Otherwise, each test process would import all 340 files.
     """
     is_other = config.option.markexpr == "long" and collection_path.suffix == ".py"
     return True if is_other and not crowds.may_be_long(collection_path) else None
@@ -69,7 +69,10 @@ def rank_server() -> Iterator[RankServer]:
 
 @pytest.fixture(scope="session")
 def job_ranks() -> Iterator[RankServer]:
-    """Server for ranks started by job scripts (see `RankServer.python`). Its tests stay in their own crowds."""
+    """Server for ranks started by job scripts (see `RankServer.python`).
+
+    The tests that use it stay in their own crowds.
+    """
     server = RankServer()
     yield server
     server.end()

@@ -1,9 +1,10 @@
-"""Crowds of tests for `pytest --dist loadgroup`. The tests of a crowd run sequentially in one process.
+"""Crowds: groups of tests for `pytest --dist loadgroup`. The tests of a crowd run sequentially in one process.
 
 The tests of a crowd share a resource that exists only once: the cores, which MPI ranks need for themselves; the
 machine's network; or the ports and daemons of schedulers. Different crowds run in parallel, so that waiting tests
-overlap with computing tests. Each file without a named crowd is a separate crowd. Crowds are also markers, which `make
-quick` excludes. Tests with ranks form two crowds, because one crowd would take longer than all other tests.
+overlap with computing tests. Each file that belongs to no named crowd forms its own crowd. The names of crowds are also
+markers, which `make quick` excludes. Tests that start ranks form two crowds, because a single crowd would take longer
+than all other tests.
 """
 
 import re
@@ -49,7 +50,7 @@ TURNS = [*NAMED, "compiler", "long", None]
 
 
 class Of(NamedTuple):
-    """The crowd of a file's tests (None if unnamed), their marker, and their turn."""
+    """Crowd of a file's tests (None if unnamed), marker, and position in the order of execution."""
 
     crowd: str | None
     kind: str | None
@@ -71,14 +72,14 @@ def _among(place: Path, patterns: tuple[str, ...]) -> bool:
 
 @cache
 def of_ranks(file: Path) -> Of:
-    """Return crowd, marker and turn for tests that start ranks."""
+    """Return the crowd, marker and turn of tests that start ranks."""
     return Of("ranks" if ENGINE & {*file.parents} else "other-ranks", "ranks", TURNS.index("ranks"))
 
 
 def assign(items: list[pytest.Item]) -> None:
     """Mark tests with their crowds, and sort them, longest first.
 
-    A long test that starts late delays the end.
+    A long test that started late would delay the end.
     """
     turns: dict[int, list[pytest.Item]] = {turn: [] for turn in range(len(TURNS))}
     names = {file: file.relative_to(HERE).as_posix() for file in {item.path for item in items}}

@@ -39,7 +39,7 @@ if "SLURM_STEP_ID" in os.environ:  # a rank
     open({seen!r}, "a").close()
 '''
 SEEN = "seen-in-a-step"
-"""File next to the guard, which the guard creates in a step of a Slurm job."""
+"""File that the guard creates next to itself if it runs in a step of a Slurm job."""
 
 
 def requirements(extras: Iterable[str], project: dict[str, object] | None = None) -> set[str]:

@@ -1,4 +1,4 @@
-"""Shipped sites with fake schedulers. For each run, a test sets the behavior of the ranks."""
+"""Shipped sites with fake schedulers, where a test sets the behavior of each run's ranks."""
 
 import contextlib
 import json
@@ -116,7 +116,7 @@ class Place:
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:
-        """Release the ranks that hold."""
+        """Let the ranks that wait (`hold`) continue."""
         (self.directory / "go").touch()
 
     def began(self, run: str = "r1-baseline") -> None:

@@ -22,7 +22,7 @@ def digest(*places: Path) -> str:
 
 
 def cache_file(key: Iterable[object], suffix: str, make: Callable[[Path], None]) -> Path:
-    """Return the cached file for a key. The key must contain everything that the file depends on.
+    """Return the cached file for a key. The key must cover everything that the file depends on.
 
     Parameters
     ----------

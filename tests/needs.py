@@ -3,7 +3,7 @@ CI.
 
 Programs of tools.py are hidden from tests without the fixture even if they are installed. A test that does not request
 the fixture therefore fails on every machine. For this purpose, directories on PATH are replaced with links to the
-directory or to a copy without the programs. The last line of a run names what was not tested, and the remedy.
+directory or to a copy without the programs. The last line of a test run lists what was not tested, with the remedies.
 """
 
 import os
@@ -18,7 +18,7 @@ from tools import TEST
 
 
 class Search:
-    """The directories on PATH, with or without the programs of tools.py."""
+    """Replacement of the directories on PATH, with or without the programs of tools.py."""
 
     def __init__(self) -> None:
         self._before = os.environ["PATH"]
@@ -105,7 +105,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> Generator[None, None, None]:
-    """Print what was not tested, and the remedy, as the last line."""
+    """Print as the last line what was not tested, with the remedies."""
     yield
     if SEARCH in config.stash:
         config.stash[SEARCH].close()

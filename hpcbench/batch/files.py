@@ -13,7 +13,7 @@ now = times.format_now
 
 
 def seconds(time: object) -> float | None:
-    """Convert an ISO 8601 time to seconds since 1970. Return None if it is invalid or has no time zone."""
+    """Convert an ISO 8601 time to seconds since 1970. Return None if the time is invalid or has no time zone."""
     try:
         moment = datetime.datetime.fromisoformat(str(time).replace("Z", "+00:00"))
         return moment.timestamp() if moment.tzinfo else None

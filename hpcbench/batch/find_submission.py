@@ -14,8 +14,8 @@ def find_root(path: Path | None) -> Path:
     Parameters
     ----------
     path
-        Submission directory, or a directory of numbered submissions, which selects the newest. None selects the newest
-        submission below ``results``.
+        Submission directory, or a directory of numbered submissions. The latter selects the newest submission. None
+        selects the newest submission below ``results``.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from hpcbench.files import read_json
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
-    """Return the newest submission with this digest in `base` if any of its jobs are unsubmitted or unfinished."""
+    """Return the newest submission in `base` that has this digest, if any of its jobs are unsubmitted or unfinished."""
     for root in reversed(list_submissions(base)):
         # Dry runs, damaged submissions, copies, and other users' submissions cannot be resumed.
         written = read_json(root / "submission.json") or {}

@@ -50,7 +50,7 @@ def retry(
     all
         Whether to include runs that failed on their own, ran out of memory, or were cancelled.
     whole_jobs
-        Whether to rerun all runs of those jobs from the start, so that paired runs share an allocation again.
+        Whether to rerun all runs of the retried jobs from the start, so that paired runs share an allocation again.
     sets
         New job limits, such as ``walltime=4h``. If a walltime is given, runs that timed out are included.
     update

@@ -9,7 +9,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 
 _A_STEP, _A_RUN = 400, 1 << 20
-"""Bytes per log line of a step, and bytes per run for other files except checkpoints, traces and sampled messages."""
+"""Log bytes per step, and bytes per run for all other files except checkpoints, traces and sampled messages."""
 _LARGEST = 1 << 30
 """Maximum size of the trial file in bytes.
 

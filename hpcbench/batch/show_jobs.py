@@ -102,7 +102,7 @@ def list_cells(runs: Sequence["ExpandedRun"]) -> list[str]:
 
 
 def _list_runs(repeats_of: dict[str, list[int]]) -> str:
-    """Describe the runs of a cell: their number, and schemes grouped by repeats."""
+    """Describe the runs of a cell: the number of runs, and the repeats of each scheme."""
     schemes: dict[tuple[int, ...], list[str]] = {}
     for scheme, numbers in repeats_of.items():
         schemes.setdefault(tuple(sorted(numbers)), []).append(scheme)

@@ -209,7 +209,10 @@ def _entries(
 
 @contextlib.contextmanager
 def _growing(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory. Rename it to `root` after the block, or remove it if the block fails."""
+    """Yield a temporary directory.
+
+    After the `with` block, rename the directory to `root`, or remove it if the block failed.
+    """
     growing = root.with_name(f".{root.name}.tmp")  # left behind by a killed command, because of the lock
     shutil.rmtree(growing, ignore_errors=True)
     try:

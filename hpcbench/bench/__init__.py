@@ -1,1 +1,1 @@
-"""Micro-benchmarks of this machine, without jobs and without a model."""
+"""Micro-benchmarks of this machine, which need neither jobs nor a model."""

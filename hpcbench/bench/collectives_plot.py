@@ -1,4 +1,4 @@
-"""Plot of time and speedup over the MPI library against vector size, with one column per operation.
+"""Plot of time, and of speedup over the MPI library, against vector size, with one column per operation.
 
 Requires matplotlib.
 """

@@ -50,7 +50,7 @@ class Exercise:
     operation
         One of `OPERATIONS`.
     values
-        Vector of shape (n,). Every rank's contribution is a rotated copy of it.
+        Vector of shape (n,). Every rank's contribution is a rotated copy of these values.
     """
 
     def __init__(self, comm: MPI.Comm, group: Group, operation: str, values: Array) -> None:
@@ -132,7 +132,8 @@ def rotate_values(values: Array, rank: int) -> Array:
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     """Return the bounds of the piece's values to check.
 
-    If the piece has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
+    If the piece has more than `most` values, return the bounds of evenly spaced parts of it, including the start and
+    the end of the piece.
     """
     size = count_elements(piece)
     if size <= max(most, _PIECES):
@@ -188,4 +189,4 @@ OPERATIONS: dict[str, ExercisedOperation] = {
         lambda e: e.comm.Alltoallv([e.src, e.counts], [e.buf[: sum(_count_received(e))], _count_received(e)]),
     ),
 }
-"""Operations by name. Sizes refer to the whole vector: the input of a reduction, the result of a gather."""
+"""Operations by name. Sizes refer to the whole vector, which is the input of a reduction or the result of a gather."""

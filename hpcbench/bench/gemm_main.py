@@ -26,7 +26,7 @@ def bench_gemm(
     out: Path | None,
     beside: int = 0,
 ) -> int:
-    """Measure, print and write ``measured/SITE/gemm.json``, and return the exit status.
+    """Measure, print the results, write them to ``measured/SITE/gemm.json``, and return the exit status.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 A layer takes longer than its matrix products, because of norms, activations, attention, memory for saved values, and
 operator launches from Python. `hpcbench predict` uses the ratio of the two times. One rank's part of a tensor-parallel
-layer is also measured, because its products shrink with the number of ranks but other costs do not.
+layer is also measured, because its matrix products shrink with the number of ranks, but other costs do not.
 """
 
 import statistics
@@ -109,7 +109,7 @@ def make_stack(shape: LayerShape, precision: str, device: str) -> LayerStack:
 
 
 def _split(blocks: nn.Sequential, shape: LayerShape, dtype: torch.dtype, device: str) -> None:
-    """Reduce the layers to one rank's part, with new random values."""
+    """Replace the layers by one rank's part of them, with new random values."""
     tensors = InOneDimension(LoneRank(shape.ways), Policy(Scheme()), by_positions=shape.spread)
     split_layers(blocks, GPT.tensor_parallel, tensors)
     for layer in blocks.modules():

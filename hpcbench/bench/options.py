@@ -1,4 +1,4 @@
-"""Option checks that measurements share. They run before a measurement, so that no results are lost."""
+"""Option checks that measurements share. The checks run before a measurement, so that no results are lost."""
 
 import difflib
 import re
@@ -65,7 +65,7 @@ def format_size(nbytes: int) -> str:
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Reject a file that cannot be written after the measurement."""
+    """Reject an output file to which results could not be written after the measurement."""
     if path is None:
         return
     if path.is_dir():
@@ -75,7 +75,7 @@ def check_output(option: str, path: Path | None) -> None:
 
 
 def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:
-    """Reject result files that cannot be written after the measurement.
+    """Reject output files to which results could not be written after the measurement.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Show = Callable[[int, int, str], object]
 def progress(
     console: Console | None = None, clock: Callable[[], float] = time.monotonic, unit: str = "turns"
 ) -> Iterator[Show]:
-    """Provide a progress callback within the context, to be called before each turn.
+    """Yield a progress callback, which must be called before each turn.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "JSM_NAMESPACE_RANK")
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "JSM_NAMESPACE_SIZE")
 _STEP = "SLURM_STEP_NUM_TASKS"
-"""Variable set by srun, including for a single task in the shell of an interactive job."""
+"""Variable that srun sets, even for the single task of an interactive job's shell."""
 
 
 def _number(name: str) -> int:

@@ -84,7 +84,7 @@ class CallMemory(ABC):
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """Copy the head to the host after the call's kernels."""
+        """Copy the leading words, which contain length and fault code, to the host after the call's kernels."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def view_of(name: str, interface: dict[str, Any]) -> View:
 
 
 class CupyCallMemory(CallMemory):
-    """Memory of a call in CuPy: device words, pinned host memory for the head, and an event."""
+    """Memory of a call in CuPy: device words, pinned host memory for the leading words, and an event."""
 
     def __init__(self, cupy: Any, word_count: int) -> None:
         self._cupy = cupy
@@ -167,7 +167,7 @@ class CupyCallMemory(CallMemory):
         runtime.memsetAsync(self.pointer, 0, 8 * zeros, stream)
 
     def end(self, stream: int) -> None:
-        """Copy the head to the host and record the event."""
+        """Copy the leading words to the host and record the event."""
         runtime = self._cupy.cuda.runtime
         to_host = runtime.memcpyDeviceToHost
         runtime.memcpyAsync(self._head.ctypes.data, self.pointer, 8 * STATE_HEAD, to_host, stream)

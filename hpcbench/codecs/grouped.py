@@ -1,7 +1,7 @@
 """Integers of 4, 3 or 2 bits with two-level scales: a one-byte scale per block, relative to the maximum of 256 values.
 
-kernels/hb_group.h describes the format. With blocks of 32, scales take 0.31 bits per value instead of 1 bit for float32
-scales, with the same error.
+kernels/hb_group.h describes the format. With blocks of 32 values, the scales take 0.31 bits per value. float32 scales
+would take 1 bit per value, with the same error.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ the format of a chunk.
 The encoded message begins with a list of chunk lengths. For each chunk of 4096 bytes, a 16-bit entry gives the encoded
 length in 4-byte words. The entry 65535 means that the chunk did not shrink and is stored unchanged. The list is padded
 with zeros to a multiple of 4 bytes, and is followed by the chunks. A message therefore grows by at most 2 bytes per
-4096 and the padding, and chunks can be decoded independently.
+4096 bytes, plus the padding. Chunks can be decoded independently.
 """
 
 from typing import Any

@@ -1,4 +1,6 @@
-"""Rotation before encoding. It spreads outliers over neighboring values, so that no outlier determines a scale alone.
+"""Rotation before encoding.
+
+The rotation spreads outliers over neighboring values, so that no outlier determines a scale alone.
 
 kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. The rotation
 helps if the largest value of a block is far larger than a normal distribution would suggest. It reduces accuracy if

@@ -25,10 +25,11 @@ class Sequence:
     block_bytes: int
     """Bytes of values that a block of threads processes at a time."""
     state: Callable[[int, Type, int], int] | None = None
-    """Function of the number of values, the type and the parameter. It returns the number of zero-initialized 64-bit
-    words that the kernels share.
+    """Function of the number of values, the type and the parameter.
 
-    If None, the kernels take no state, parameter or encoded length, and cannot fail.
+    The function returns the number of zero-initialized 64-bit words that the kernels share.
+
+    If the value is None, the kernels take no state, parameter or encoded length, and cannot fail.
     """
     sums: bool = False
     """Whether `decode_add_encode` requires n float32 values after the state."""

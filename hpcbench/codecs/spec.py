@@ -52,9 +52,9 @@ class CodecSpec:
 
     @property
     def takes_fp64(self) -> bool | None:
-        """Whether the codec supports float64. Lossy codecs do not, because they compute in float32.
+        """Whether the codec supports float64.
 
-        The value is None if the support is unknown.
+        Lossy codecs do not support it, because they compute in float32. The value is None if support is unknown.
         """
         return self.lossless
 

@@ -64,7 +64,7 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """Split lines that were joined, and remove prefixes and Markdown backslashes and quotes."""
+    """Split lines that were joined, and remove prefixes, Markdown backslashes, and quotes."""
     for piece in _GLUED.split(line[: 4 * _LONGEST]):
         text = split(piece)[1].lstrip(" \t>")
         if len(text) <= _LONGEST:

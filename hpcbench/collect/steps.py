@@ -101,7 +101,7 @@ class Steps(Mapping[int, Step]):
         return self.aligned(name, first=first)[0]
 
     def columns(self, *names: str, first: int = 0) -> list[tuple[float, ...]]:
-        """Return a tuple of quantities for each step from `first` on that contains all of them."""
+        """For each step from `first` on that contains all quantities, return a tuple of their values."""
         return list(zip(*self.aligned(*names, first=first), strict=True))
 
     def aligned(self, *names: str, first: int = 0) -> list[list[float]]:

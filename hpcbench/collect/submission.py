@@ -40,7 +40,7 @@ class RunResult:
     verdict: ResolvedState
     log: RunLog | None
     settings: LoggedSettings = field(default_factory=LoggedSettings)
-    """The run's ``run.json``, from the log's configuration event or from the file."""
+    """Content of the run's ``run.json``, read from the configuration event in the log or from the file."""
     job: str | None = None
     exit: int | None = None
     start: str | None = None

@@ -51,7 +51,7 @@ class HostClock:
 
 
 class DeviceClock:
-    """The clock of a stream. It includes the time that the stream waits, and excludes concurrent host work.
+    """The clock of a stream. The measured time includes waits of the stream, and excludes concurrent host work.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class DeviceClock:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for the ends of all spans and count the spans."""
+        """Wait until all spans have ended, and count the spans."""
         for begin, end, to in self._spans:
             end.wait()
             to(end.since(begin))

@@ -1,4 +1,4 @@
-"""Collectives of a group. The MPI library, a plan, or the steps of a single call execute them.
+"""Collectives of a group. They are executed by the MPI library, by a plan, or by the steps of a single call.
 
 In groups of at least two ranks, all ranks call each function. Arrays must be in the memory described by `place`.
 """

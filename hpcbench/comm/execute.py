@@ -53,7 +53,10 @@ class Call:
             self.tally.network_bytes += wire_bytes
 
     def next_seed(self) -> int:
-        """Return the next seed of stochastic rounding. Seeds differ between messages and ranks, but not runs."""
+        """Return the next seed of stochastic rounding.
+
+        Seeds differ between messages and ranks, but are the same in every run.
+        """
         self.seed += 1
         return self.seed * self.carrier.size + self.carrier.rank
 
@@ -209,7 +212,7 @@ class SliceRun:
                     memory.unpack(inbox, total, accumulate=k > 0)
 
     def _decode_all(self) -> None:
-        """Decode received messages after they have been forwarded, so that no rank waits for decoding."""
+        """Decode received messages only after they have been forwarded, so that no rank waits for decoding."""
         for span, message in self._undecoded:
             self._memory.decode(message, self._call.vector.into(span))
         self._undecoded.clear()

@@ -53,7 +53,7 @@ class Awareness:
 def gpu_aware(comm: MPI.Comm, asked: bool | None = None) -> Awareness:
     """Detect GPU support on all ranks (a collective call).
 
-    If ranks disagree, the result is no, because sender and receiver must use the same path.
+    If ranks disagree, MPI is treated as not GPU-aware, because sender and receiver must use the same path.
 
     Parameters
     ----------

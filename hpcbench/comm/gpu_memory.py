@@ -1,9 +1,9 @@
 """Messages of GPU arrays. Values are encoded, decoded and summed on the GPU. Only wire bytes pass through the host.
 
-With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise they are copied to pinned host
-memory after encoding, and back before decoding. MPI libraries ignore streams. Therefore a message is passed to MPI only
-after an event shows that its bytes are ready. A buffer is reused only after an event shows that it is no longer read.
-Threads do not block on events: the executor polls events and continues with other slices.
+With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise, messages are copied to pinned
+host memory after encoding, and back to the device before decoding. MPI libraries ignore streams. Therefore a message is
+passed to MPI only after an event shows that its bytes are ready. A buffer is reused only after an event shows that it
+is no longer read. Threads do not block on events: the executor polls events and continues with other slices.
 """
 
 from collections.abc import Callable

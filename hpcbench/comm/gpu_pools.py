@@ -53,8 +53,7 @@ class Pools:
     accelerator
         The device.
     aware
-        Whether messages are sent from device memory. This is the case for NCCL, and for MPI if it is GPU-aware on all
-        ranks.
+        Whether messages are sent from device memory: always with NCCL, and with MPI if it is GPU-aware on all ranks.
     streams
         Number of streams.
     """

@@ -1,6 +1,6 @@
 """A group: one communicator and its operations.
 
-Every operation takes the channel of its traffic, writes to the caller's buffers, and counts the bytes sent by this
+Every operation receives the channel for its traffic, writes to the caller's buffers, and counts the bytes sent by this
 rank. Buffers are contiguous NumPy arrays, or torch or CuPy arrays on a GPU. An operation immediately returns a `Work`
 object, which the caller waits for. A group of one rank neither sends nor encodes anything. A GPU operation starts after
 the work on the caller's current stream. `wait` returns when the device has completed the operation, so any stream can
@@ -43,7 +43,7 @@ class Group:
     places
         Supported memory. By default, arrays may be in host or GPU memory, and MPI is assumed not to be GPU-aware.
     parent
-        The group that contains this group. Its topology and its sums of 16-bit values are reused.
+        The group that contains this group. The parent's topology and its choice of 16-bit sums are reused.
     """
 
     def __init__(
@@ -258,8 +258,8 @@ class Group:
         Parameters
         ----------
         src, dst
-            The block to send, and a buffer for the next block. The first hop sends the rank's own block; later hops
-            send the last received block. Blocks have the same shape on all ranks.
+            The block to send, and a buffer for the next block. The first hop sends the rank's own block, and later hops
+            send the block received last. Blocks have the same shape on all ranks.
         relay
             Holder of the last received block in encoded form. Only the owner of a block encodes it. If only some links
             are encoded, the block is encoded again for each of these links.

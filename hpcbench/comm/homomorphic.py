@@ -1,8 +1,8 @@
 """Sums of encoded 8-bit integers with a scale shared by all ranks, after hZCCL.
 
 First, a maximum all-reduce determines the largest magnitude of each block. The MPI library then sums the 8-bit integers
-exactly, in 16 bits. Each value is rounded once, and no intermediate result is decoded. However, messages are twice as
-long as two-shot messages, and the rank with the largest values determines the scale.
+exactly, in 16 bits. Each value is rounded only once, and no intermediate result is decoded. However, messages are twice
+as long as two-shot messages, and the rank with the largest values determines the scale.
 """
 
 import time

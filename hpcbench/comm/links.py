@@ -24,8 +24,10 @@ class Link:
     latency_s: float
     """Message latency between two ranks, in seconds."""
     bytes_per_s: float
-    """Bandwidth. Within a node, this is the bandwidth of one rank while all ranks send. Between nodes, it is the total
-    bandwidth of a node.
+    """Bandwidth.
+
+    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, the bandwidth is that of a
+    whole node.
     """
 
 
@@ -125,7 +127,7 @@ def shape(topology: Topology) -> tuple[int, ...]:
 def interpolate(points: list[tuple[int, float]], nbytes: int) -> float | None:
     """Interpolate the time at `nbytes` on logarithmic scales.
 
-    The result is None if the size is far from the measured sizes.
+    Return None if the size is far from the measured sizes.
 
     Parameters
     ----------

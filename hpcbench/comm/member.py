@@ -107,7 +107,7 @@ class Member:
         vector: Vector,
         feedback: Feedback | None = None,
     ) -> Call:
-        """Collect the values shared by all slices of one call, with a new tally."""
+        """Collect the values that are shared by all slices of one call, and create a new tally."""
         seed = channel.counters.calls << 20
         tally = Tally(recorder=channel.recorder)
         return Call(

@@ -28,7 +28,10 @@ class Pending(Protocol):
 
 
 Slice = Generator[list[Any] | Pending, list[Any], None]
-"""A generator that yields the work or requests to wait for. It resumes with the statuses of the carrier's requests."""
+"""A generator that yields the work or requests to wait for.
+
+The generator is resumed with the statuses of the carrier's requests.
+"""
 
 
 @dataclass
@@ -101,7 +104,7 @@ class Memory(Protocol):
         """Round values in place, as sending them in an unencoded message would."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
-        """Copy values. By default, the copy is in memory that lives as long as the slice."""
+        """Copy values. By default, the copy is stored in memory that exists as long as the slice."""
 
     def add(self, total: Any, values: Any) -> None:
         """Add values to the total."""

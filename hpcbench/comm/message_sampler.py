@@ -15,8 +15,9 @@ from hpcbench.comm.rounding import narrow
 from hpcbench.contract.message_samples import MessagePart, SampledMessage
 
 MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
-"""The tensors in a message: a function that lists them, or the shape of a single tensor. A first dimension of -1 is
-inferred from the message size.
+"""Description of the tensors in a message: a function that lists the tensors, or the shape of a single tensor.
+
+A first dimension of -1 is inferred from the message size.
 """
 
 
@@ -62,7 +63,7 @@ class MessageSampler:
     def add_channel(self, channel: str) -> "ChannelSampler":
         """Create the sampler of a channel.
 
-        A channel created within a step is sampled from the next step on.
+        If a channel is created within a step, sampling starts with the next step.
         """
         sampler = ChannelSampler(self, channel)
         self._channels.append(sampler)

@@ -1,8 +1,8 @@
 """The MPI library's own collectives, the baseline for all schemes.
 
-Calls are nonblocking, so that the run decides how to wait. Blocking calls, which may be faster, are used if no other
-operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm. Sums
-of 16-bit values are implemented in `half_sums`.
+Calls are nonblocking, so that the wait strategy of the run applies. Blocking calls, which may be faster, are used if no
+other operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm.
+Sums of 16-bit values are implemented in `half_sums`.
 """
 
 from typing import Any
@@ -17,9 +17,7 @@ from hpcbench.comm.rounding import is_half
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _WHOLE = 1 << 15
-"""Maximum size in bytes of a vector that is always summed in one call, with the library's datatype or hpcbench's
-kernel.
-"""
+"""Vectors up to this size in bytes are always summed in one call, with the library's datatype or hpcbench's kernel."""
 
 
 class Library:

@@ -54,7 +54,7 @@ class Place(Protocol):
         """
 
     def settle(self) -> None:
-        """Allow the caller to change values that have been encoded so far."""
+        """Allow the caller to change the values that have been encoded so far."""
 
     def took(self, seconds: float) -> float:
         """Return the duration of a finished operation in seconds. `seconds` is the duration on the host's clock."""
@@ -125,7 +125,7 @@ class HostPlace:
 
 
 class DevicePlace:
-    """One operation's device arrays, starting at the time of the call.
+    """Device arrays of one operation, from the time of the call on.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class DevicePlace:
                 self._accelerator.follow(stream, event)
 
     def took(self, seconds: float) -> float:
-        """Return the duration measured by device events, or by the host's clock if there are no events."""
+        """Return the duration measured with device events, or with the host's clock if no events were recorded."""
         return max((end.since(self._begin) for end in self._ends), default=seconds)
 
     def _room(
@@ -314,5 +314,5 @@ class Places:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of all shared device buffers. Buffers are never freed, so this is the peak."""
+        """Bytes of all shared device buffers. Buffers are never freed, so the value is also the peak."""
         return sum(pools.device_bytes for pools in self._pools.values())

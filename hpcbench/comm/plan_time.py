@@ -36,7 +36,7 @@ def measured_seconds(plan: Plan, links: Links) -> float | None:
 
 
 def model_seconds(plan: Plan, links: Links) -> float:
-    """Return the modeled time of a plan in seconds, considering only links and codecs."""
+    """Return the modeled time of a plan in seconds. The model includes only links and codecs."""
     nbytes = plan.n * plan.dtype.itemsize
     topology = plan.topology
     if plan.algorithm.value in ("native", "homomorphic"):

@@ -49,7 +49,7 @@ class Request:
 
 @lru_cache(maxsize=4096)
 def plan(request: Request, links: Links = DEFAULT) -> Plan:
-    """Select and lay out the plan of a collective.
+    """Select the plan of a collective and lay it out.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ class Policy:
     scheme
         The scheme. Its algorithm applies to all reductions and gathers.
     dtypes
-        Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If a content is missing or
-        None, its dtype is unchanged.
+        Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If an entry is missing or
+        None, the dtype of the values is unchanged.
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:
@@ -61,7 +61,7 @@ class Policy:
         return step > 1 and self._treatment(channel.traffic, step) != self._treatment(channel.traffic, step - 1)
 
     def treatments(self, channel: Channel) -> list[Treatment]:
-        """List the different treatments of a channel's messages in all steps, in order of first use."""
+        """List the distinct treatments of a channel's messages over all steps, in order of first use."""
         half = self._is_half(channel.traffic)
         return list(dict.fromkeys(self._scheme.schedule(channel.traffic, half=half).values()))
 
@@ -111,7 +111,7 @@ class Policy:
 
     @property
     def lost_overflows(self) -> int:
-        """Number of this rank's messages so far whose NaN or infinity was hidden from the receiver."""
+        """Number of messages sent by this rank so far whose NaN or infinity was hidden from the receiver."""
         return sum(channel.counters.lost_overflows for channel in self._channels.values())
 
     def calls(self) -> dict[str, int]:

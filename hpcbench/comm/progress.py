@@ -1,10 +1,11 @@
 """Progress of operations while their caller waits or computes.
 
-An MPI library moves messages only inside MPI calls. Its nonblocking collectives often progress only while the caller
-waits for them. Each library has its own remedy, such as progress threads. Environment variables enable these threads,
-and each thread costs a core. Here, operations are generators of point-to-point messages. The caller tests the messages
-while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes MPI calls at a
-time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their derivatives.
+An MPI library moves messages only inside MPI calls. Nonblocking collectives of the library often progress only while
+the caller waits for them. Each library has its own remedy, such as progress threads. Environment variables enable these
+threads, and each thread costs a core. Here, operations are generators of point-to-point messages. The caller tests the
+messages while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes MPI
+calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their
+derivatives.
 """
 
 import threading
@@ -31,7 +32,7 @@ class SliceQueue:
     depth
         Maximum number of slices in flight.
     at_once
-        Whether to start in the caller's thread. MPI requires the same order of its own collectives on every rank.
+        Whether to start in the caller's thread. MPI's own collectives must start in the same order on every rank.
     """
 
     def __init__(self, slices: Iterable[Slice], depth: int, *, at_once: bool = False) -> None:

@@ -1,6 +1,6 @@
 """Trace recorder for the spans of a rank, in order of completion.
 
-Steps without tracing have no recorder, so callers test for None.
+In steps without tracing, the recorder is None, so callers must test for None.
 """
 
 from collections.abc import Mapping

@@ -43,12 +43,12 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: 
     Parameters
     ----------
     call
-        The call. Its vector contains the rank's own block and a buffer for the received block.
+        The call, whose vector contains the rank's own block and a buffer for the received block.
     to, of
         Spans of the sent and the received block.
     relay
-        Holder of the block to send. If it is empty, the rank's own block is sent. Afterwards it holds the received
-        block.
+        Holder of the block to send. If the holder is empty, the rank's own block is sent. Afterwards it holds the
+        received block.
     tag
         MPI tag of the messages. Concurrent hops between the same ranks need different tags.
     memory

@@ -82,8 +82,8 @@ def _exchange(
 ) -> list[PlanStep]:
     """Exchange parts directly between all members.
 
-    In a reduction, each member sends every owner that owner's spans. In a gathering, each member sends its own spans to
-    all others.
+    In a reduction, each member sends to every owner the spans of this owner. In a gathering, each member sends its own
+    spans to all others.
     """
     members = list(owned)
     place = members.index(rank)
@@ -189,7 +189,7 @@ def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks of this node, each with the pieces of all ranks that have its local rank."""
+    """Return the ranks of this node. Each has the pieces of all ranks with the same local rank."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -231,8 +231,8 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. The span is encoded once and forwarded unchanged.
 
-    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. Ranks of a node are adjacent in
-    both, so a chain enters each node once.
+    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both, ranks of a node are
+    adjacent, so a chain enters each node only once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))

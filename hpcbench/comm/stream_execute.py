@@ -6,8 +6,8 @@ the kernels of one slice run during the transfers of the other.
 
 NCCL operations on a communicator run one after another, in the order in which this rank enqueues them. Therefore all
 ranks enqueue the groups of two slices in the order of their stages. A rank without messages in a stage omits its group,
-which does not change the order of the other groups. Ordering by the number of completed steps would deadlock if ranks
-have different numbers of steps.
+which does not change the order of the other groups. Ordering the groups by the number of completed steps would deadlock
+if ranks have different numbers of steps.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -69,7 +69,7 @@ class GroupOrder:
 class StreamCarrier:
     """The messages of a lane. `flush` passes the collected messages to NCCL as one group.
 
-    A request is the byte count of its message, because all message sizes are known in advance.
+    Instead of a request, the byte count of a message is returned, because all message sizes are known in advance.
     """
 
     def __init__(self, order: GroupOrder, lane: Lane) -> None:
@@ -121,7 +121,7 @@ class StreamRun(SliceRun):
     pending
         Codec timings, which are available when the lane has completed its work.
     encoded
-        Events after the kernels that create encoded messages.
+        Events recorded after the kernels that create encoded messages.
     """
 
     def __init__(self, call: Call, lane: Lane, order: GroupOrder) -> None:
@@ -188,7 +188,7 @@ def carry_out_on_streams(
     pending : list of Pending
         Codec timings, which are available when the lanes have completed their work.
     encoded : list of StreamEvent
-        Events after the kernels that create encoded messages.
+        Events recorded after the kernels that create encoded messages.
     """
     numbered: list[tuple[int, Sequence[PlanStep]]] = list(enumerate(slices))
     pending: list[Pending] = []

@@ -48,7 +48,7 @@ class Topology:
         return cls(tuple(numbers.setdefault(label, len(numbers)) for label in labels))
 
     def part(self, ranks: Sequence[int]) -> "Topology":
-        """Return the topology of some ranks, in the given order."""
+        """Return the topology of a subset of the ranks, in the given order."""
         return Topology.by_label([self.node_of[rank] for rank in ranks])
 
     @property

@@ -55,7 +55,7 @@ class Reduced:
         self._sums: list[tuple[ElementRange, Array]] = []
 
     def read(self, span: ElementRange) -> Array:
-        """Return the latest sum that contains the span, or the contributions."""
+        """Return the values of the span from the latest sum that contains it, or from the contributions."""
         for held, values in self._sums:
             if held.start <= span.start and span.stop <= held.stop:
                 return values[span.start - held.start : span.stop - held.start]
@@ -64,7 +64,7 @@ class Reduced:
     into = read
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Copy the contributions to memory for the sum. If this rank owns the span, the memory is in `dst`."""
+        """Copy the contributions to memory for the sum. If this rank owns the span, the memory is part of `dst`."""
         to = None
         if self._own.start <= span.start and span.stop <= self._own.stop:
             to = self._dst[span.start - self._own.start : span.stop - self._own.start]

@@ -1,8 +1,8 @@
 """Strategies for waiting for messages.
 
-MPI libraries wait by busy polling. This is appropriate if each rank has its own core. If ranks share cores, polling is
-very slow: a waiting rank takes time from the rank that it waits for. The strategy is chosen once per run. The same
-strategy is used for the MPI library's collectives and for hpcbench's own, so that schemes are comparable.
+MPI libraries wait by busy polling. Busy polling is appropriate if each rank has its own core. If ranks share cores,
+polling is very slow: a waiting rank takes time from the rank that it waits for. The strategy is chosen once per run.
+The same strategy is used for the MPI library's collectives and for hpcbench's own, so that schemes are comparable.
 """
 
 import time

@@ -43,7 +43,7 @@ class Work:
     def wait(self) -> None:
         """Wait until the result is in the caller's buffers, and count the operation.
 
-        This method must be called once for each operation.
+        The method must be called once for each operation.
         """
         operation, place = self._operation, self._place
         if operation is None or self._progress is None or place is None:

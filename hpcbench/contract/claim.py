@@ -1,8 +1,8 @@
 """Claims that job scripts make on a job directory: the files ``claims/1``, ``claims/2`` and so on.
 
 A script creates the file with the next number atomically, as a hard link. The script exits immediately if the previous
-holder is still running. A scheduler may report a running job as ended and start it again. Both scripts then run the job
-concurrently, which distorts their measurements.
+holder is still running. A scheduler may report a running job as ended, and start the job again. Both scripts then run
+the job concurrently, which distorts their measurements.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Claim:
 
     number: int
     holder: str
-    """Scheduler job ID of the script, or its process."""
+    """Scheduler job ID of the script, or the script's process."""
     start: str | None
     """Start time in UTC, ISO 8601."""
     end: str | None

@@ -1,8 +1,8 @@
 """Tensor grids: the axes that shard the dims of each matrix, for each mode of tensor parallelism.
 
 Tensor-parallel ranks form a grid with one or more axes. Each axis may shard a dim of a matrix. A layer is a product
-Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never split. `Product` contains the
-axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. These axes
+Y[M, N] = X[M, K] W[K, N]. The M rows are the positions of all samples, and a sample is never split. `Product` contains
+the axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. These axes
 determine the traffic:
 
 - If an axis shards an operand in memory but not in the product, the operand is gathered over this axis.
@@ -177,7 +177,7 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Return the number of shards of a dim that these axes shard."""
+        """Return the number of shards into which these axes cut a dim."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
@@ -188,7 +188,7 @@ class Grid:
         return coordinates
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Return the index of a rank's shard of a dim that these axes shard."""
+        """Return the index of a rank's shard of a dim, given the axes that shard the dim."""
         coordinates, index = self.coordinates(rank), 0
         for axis in axes:
             index = index * self.sizes[axis] + coordinates[axis]
@@ -229,7 +229,7 @@ class Grid:
 
     @property
     def samples(self) -> int:
-        """Required divisor of the micro-batch size, so that no sample is split."""
+        """Number that must divide the micro-batch size, so that no sample is split."""
         if self.mode == "1d":
             return 1
         return max(self.count(self.stream.rows), self.count(self.inner.rows))
@@ -340,8 +340,8 @@ def _near(depth: int, power: int, tp: int) -> str:
 def is_summed_by_channel(alike: Axes) -> bool:
     """Return whether a channel sums the gradients of parameters that are replicated along these axes.
 
-    This applies to 2.5d weights along the depth axis. Other replicated parameters are small, and the sums of their
-    gradients are exact.
+    Only the gradients of 2.5d weights, along the depth axis, are summed by a channel. Other replicated parameters are
+    small, and the sums of their gradients are exact.
     """
     return alike == ("e",)
 

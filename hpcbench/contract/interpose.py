@@ -10,7 +10,7 @@ from hpcbench.contract.section import Count, File, Section
 from hpcbench.contract.text import make_printable
 
 VARIABLE = "HPCBENCH_TORCH"
-"""Environment variable with the settings as JSON. If it is not set, `import torch` is unchanged."""
+"""Environment variable with the settings as JSON. If the variable is not set, `import torch` is unchanged."""
 
 Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 """Parallel dimension of a group. Messages in EXACT groups are never encoded."""

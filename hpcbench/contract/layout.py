@@ -26,7 +26,7 @@ Stages = Annotated[list[Count], WrapValidator(_or_auto, json_schema_input_type=l
 
 
 class Partition(Section):
-    """Partition of the model by tensor and pipeline parallelism, and of samples by context parallelism."""
+    """Partition of the model by tensor and pipeline parallelism, and of the samples by context parallelism."""
 
     tp: Count = Field(
         1, description="Tensor-parallel size; with tensor 1d it must divide model.heads and model.kv_heads."

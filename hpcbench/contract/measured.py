@@ -14,8 +14,8 @@ def find_first_counted(warmup: int, steps: int, resumed_from: int = 0) -> int:
     steps
         Number of steps of the run.
     resumed_from
-        Step of the checkpoint from which the run continued. Caches are cold again, so the same number of steps is
-        excluded, but at most half of the remaining steps.
+        Step of the checkpoint from which the run continued. After a restart, caches are cold again. Therefore the same
+        number of steps is excluded, but at most half of the remaining steps.
     """
     if not resumed_from:
         return warmup + 1

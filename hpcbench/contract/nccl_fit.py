@@ -15,7 +15,7 @@ VARIABLE = ("mpc", "xpk", "threshold", "rowsparse")
 def find_nccl_misfit(
     train: Train, layout: Layout, scheme: NamedScheme, device: Literal["cpu", "cuda"]
 ) -> Misfit | None:
-    """Return the first constraint of `train.transport` nccl that a run violates, or None if it satisfies all.
+    """Return the first constraint of the nccl transport that a run violates, or None if it satisfies all.
 
     Features without NCCL support are refused. If they were accepted, traffic that silently uses MPI would be compared
     with traffic over NCCL.

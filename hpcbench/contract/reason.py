@@ -158,9 +158,9 @@ def diagnose(status: int | None, errors: Path, log: Path) -> FailureReason:
     Notes
     -----
     Both files are searched for known messages of launchers and interpreters. If there is no such message and the log
-    has no event, the launcher did not start the run, and the reason is its first complaint. Such a complaint also takes
-    precedence over signals that the launcher sends to end ranks. If the run had begun, the reason is the last message
-    on its standard error.
+    has no event, the launcher did not start the run, and the reason is the launcher's first complaint. Such a complaint
+    also takes precedence over signals that the launcher sends to end ranks. If the run had begun, the reason is the
+    last message on its standard error.
     """
     evidence = _Evidence(errors, log).first
     best = min(evidence, default=None)

@@ -1,4 +1,4 @@
-"""Checks of a scheme's rules for a run: rules without an effect, and rules that contradict each other or the run."""
+"""Checks of a scheme's rules for a run: rules that have no effect, and rules that contradict each other or the run."""
 
 from hpcbench.codecs import spec
 from hpcbench.contract.scheme import Rule, Scheme, Treatment
@@ -128,8 +128,8 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
     """Return why the backward pass would use different values than the forward pass, or None if they are identical.
 
-    Autograd treats the codec as the identity. So a gradient is correct only if the backward pass uses the values that
-    the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
+    Autograd treats the codec as the identity. A gradient is therefore correct only if the backward pass uses the values
+    that the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
     """
     reasons = (_explain_in_step(scheme, setting, step) for step in _list_steps(scheme, setting))
     return next((reason for reason in reasons if reason), None)
@@ -180,7 +180,8 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
 def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
     """Return why the backward pass of attention would use different keys and values, or None if they are identical.
 
-    A ring sends keys and values again in the backward pass. Ulysses stores them, unless attention is recomputed.
+    Ring attention sends keys and values again in the backward pass. Ulysses stores them, unless attention is
+    recomputed.
     """
     treatment = scheme.treatment(("CP", "FORWARD", "ACT"), step=step)
     if not treatment.is_random:

@@ -67,7 +67,7 @@ class Run(Section):
     Only the report uses it.
     """
     gpu_aware_mpi: bool | None = None
-    """Whether device pointers are passed to the MPI library, or None if the ranks test this."""
+    """Whether device pointers are passed to the MPI library, or None if the ranks detect support for them."""
 
     @property
     def setting(self) -> TrafficSettings:

@@ -29,14 +29,14 @@ _OVER = (State.COMPLETED, State.FAILED)
 
 
 def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary, log: Ending | None) -> ResolvedState:
-    """Resolve the state of a run, and read the reason of a failure from its files.
+    """Resolve the state of a run. If the run failed, find the reason in its files.
 
     Parameters
     ----------
     directory
         Directory of the run, with ``err.txt`` and ``log.txt``.
     jobs
-        Directory of all jobs.
+        Directory that contains a subdirectory for each job.
     mark, job, log
         See `resolve_run_state`.
     """
@@ -86,7 +86,7 @@ def resolve_run_state(
     failure
         Why the run failed, if its status file shows a failure.
     last_line
-        Last output line of a job that left no file of the run.
+        Last line that the job printed, if the run has neither a status file nor a log.
     """
     began = (mark is not None and mark.state == "running") or (log is not None and log.lines > 0)
     if mark is not None and mark.state not in ("running", "ended") and job.state not in OPEN:

@@ -1,4 +1,4 @@
-"""A scheme: codecs for all kinds of traffic, and changes to the processes of its runs."""
+"""A scheme: codecs for each kind of traffic, and settings of its runs' processes, such as environment variables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_p
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
-"""Dimensions that are included in another dimension.
+"""Dimensions to which the rules of another dimension also apply.
 
-Sequence parallelism splits each tensor-parallel all-reduce into two operations, so TP rules also apply to SP.
+Sequence parallelism splits each tensor-parallel all-reduce into two operations, so TP rules include SP.
 """
 
 
@@ -138,7 +138,7 @@ class Rule(Section):
         return self
 
     def covers(self, step: int | None) -> bool:
-        """Return whether the rule applies to messages of a step. None stands for a step after all changes."""
+        """Return whether the rule applies to messages of a step. None means any step after the last rule change."""
         if step is None:
             return self.until_step is None
         return self.from_step <= step and (self.until_step is None or step <= self.until_step)
@@ -169,17 +169,17 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next message. It is False for messages without an error."""
+    """Whether the error of each message is added to the next message. False if messages have no error."""
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
-    """Rank of the approximation of gradient matrices, or 0 to send whole gradients."""
+    """Rank of the low-rank approximation of gradient matrices, or 0 to send whole gradients."""
     feedback_average: float = 0.0
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
     """Number of updates after which residuals are set to zero, or 0 for never."""
     rule: int = field(default=0, compare=False)
-    """Index in `Scheme.all_rules`. Treatments from different rules may be equal."""
+    """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
 
     @property
     def is_random(self) -> bool:
@@ -188,7 +188,7 @@ class Treatment:
 
     @property
     def keeps_errors(self) -> bool:
-        """Whether ranks keep the errors of messages, which are added to the next messages."""
+        """Whether ranks keep the error of each message and add it to the next message."""
         return self.feedback or self.low_rank > 0
 
     @property
@@ -217,7 +217,8 @@ class Treatment:
     def plain_because(self, nbytes: float, *, one_node: bool) -> str | None:
         """Return why a message is not encoded, or None if it is.
 
-        The decision depends only on the unencoded size and on the nodes, so all ranks make the same decision.
+        The decision depends only on the unencoded size and the placement of the group, so all ranks make the same
+        decision.
         """
         if self.codec == "none":
             return None
@@ -231,7 +232,7 @@ class Treatment:
 
 
 _PROCESS_FIELDS = {"environment", "arguments", "preload", "setup"}
-"""Fields of a scheme that change the processes of its runs."""
+"""Fields of a scheme that change how the processes of its runs are started."""
 
 
 @lru_cache(maxsize=256)
@@ -302,7 +303,7 @@ class Scheme(Section):
     @model_validator(mode="before")
     @classmethod
     def _choose_algorithm(cls, data: Any) -> Any:
-        """Choose the native algorithms if a scheme has no codec and only changes the processes."""
+        """Choose the native algorithms if a scheme has no codec and only changes how processes are started."""
         names = data.keys() if isinstance(data, dict) else set()
         if names & _PROCESS_FIELDS and not names & {"algorithm", "default", "rules", "optimizer"}:
             return {**data, "algorithm": "native"}
@@ -316,25 +317,25 @@ class Scheme(Section):
 
     @property
     def process_changes(self) -> str:
-        """Environment variables, arguments, library and setup lines of the scheme's runs as one phrase."""
+        """Environment variables, arguments, preloaded library, and setup lines of the scheme's runs, as one phrase."""
         return describe_changes(
             environment=self.environment, arguments=self.arguments, preload=self.preload, setup=self.setup
         )
 
     @property
     def all_rules(self) -> list[Rule]:
-        """All rules. The default is first, so rule k has index k."""
+        """All rules, beginning with the default rule, so that rule k has index k."""
         return [_default_rule(self.default), *self.rules]
 
     def name_rule(self, k: int) -> str:
-        """Return the name of rule `k` in messages to the author of the scheme."""
+        """Return the name of rule `k` for error messages."""
         rule = self.all_rules[k]
         terms = " ".join(filter(None, (rule.dimension, rule.phase, rule.kind, rule.axis, rule.codec)))
         return f"rule {k} ({terms})" if k else f"the default ({terms})"
 
     @property
     def change_steps(self) -> list[int]:
-        """The first step, and later steps in which a rule begins or no longer applies, in ascending order."""
+        """The first step, and each later step in which a rule starts or stops applying, in ascending order."""
         return _list_change_steps(self.rules)
 
     def treatment(self, traffic: Traffic, *, half: bool = False, step: int | None = None) -> Treatment:
@@ -343,9 +344,10 @@ class Scheme(Section):
         Parameters
         ----------
         half
-            Whether values are rounded to 16 bits before the codec, so that even a lossless codec leaves an error.
+            Whether values are rounded to 16 bits before the codec, so that messages have an error even with a lossless
+            codec.
         step
-            Number of the step, from 1. None stands for a step after all changes.
+            Number of the step, from 1. None means any step after the last rule change.
         """
         return _resolve(Algorithm(self.algorithm), self.all_rules, traffic, half=half, step=step)
 
@@ -383,7 +385,7 @@ def _resolve(
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm does not support, or None if it supports all."""
+    """Return the first treatment that the algorithm does not support, or None if it supports all treatments."""
     treatments = (
         _resolve(algorithm, rules, traffic, half=True, step=step)
         for step in _list_change_steps(rules)
@@ -393,7 +395,7 @@ def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | 
 
 
 class _Named(Section):
-    """The name that a run adds to a scheme. The fields of a second base class come first in files."""
+    """Base class with the name of a scheme. It is the second base class, so that the name comes first in files."""
 
     name: Name = Field(description="Name of the scheme in the study.")
 

@@ -1,4 +1,4 @@
-"""Base class of sections in study, site and run files, with strict validation, and types of their strings."""
+"""Base class with strict validation, and string types, for the sections of study, site and run files."""
 
 import os.path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
+"""Names of studies, sites and schemes. These names become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 """Names of accounts and queues, which site administrators choose."""
 MAIL = r"^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$"
-"""Mail addresses, and names of users of the machine, that need no quoting in any shell or scheduler."""
+"""Mail addresses and user names that need no quoting in any shell or scheduler."""
 LINE = r"^[^\x00-\x1f\x7f]*$"
 PATH = r"^[^\x00]*$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"

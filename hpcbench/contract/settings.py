@@ -1,6 +1,6 @@
 """The settings of a run, read from a run.json of any version.
 
-`hpcbench.contract.run` and `program` have the strict schemas for writing. Here a missing value or a value of a
+The strict schemas for writing are in `hpcbench.contract.run` and `program`. Here a missing value or a value of a
 different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is its
 JSON object.
 """
@@ -124,7 +124,7 @@ class SchemeSettings(LogObject):
 
     @property
     def process_changes(self) -> str:
-        """Variables, arguments, library and setup lines of the scheme, which may enable another system's codec."""
+        """Variables, arguments, library and setup lines of the scheme, which may enable the codec of another system."""
         return describe_changes(
             environment={str(name): str(value) for name, value in (self.environment or {}).items()},
             arguments=self.arguments or "",
@@ -139,13 +139,13 @@ class SchemeSettings(LogObject):
 
     @property
     def codecs(self) -> set[str | None]:
-        """Codecs of the default and of the rules. The set is empty if they are unknown."""
+        """Codecs of the default rule and all other rules. The set is empty if the rules are unknown."""
         is_known = self.default is not None and self.rules is not None
         return {self.default, *(rule.codec for rule in self.rules or ())} if is_known else set()
 
     @property
     def is_uncompressed(self) -> bool:
-        """Whether the traffic is uncompressed. The result is False if the scheme is unknown or changes processes."""
+        """Whether the traffic is uncompressed. False if the scheme is unknown or has process changes."""
         plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
         return plain and not self.process_changes
 
@@ -178,5 +178,5 @@ class LoggedSettings(LogObject):
 
     @property
     def work(self) -> StepWork:
-        """The work of a step, of hpcbench's training or of a user's program."""
+        """The work of a step of hpcbench's training, or of a user's program."""
         return self.train if self.train.raw else self.program

@@ -31,7 +31,7 @@ def count_elements(piece: slice) -> int:
 
 
 def cut_aligned(span: ElementRange, parts: int, unit: int) -> list[ElementRange]:
-    """Cut a span into `parts` pieces that begin on multiples of `unit` from its start. The last pieces may be empty."""
+    """Cut a span into `parts` pieces whose offsets are multiples of `unit`. The last pieces may be empty."""
     units = -(-span.size // unit)
     bounds = [min(span.start + piece.start * unit, span.stop) for piece in cut_evenly(units, parts)] + [span.stop]
     return [ElementRange(start, stop) for start, stop in itertools.pairwise(bounds)]

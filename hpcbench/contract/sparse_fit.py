@@ -5,7 +5,7 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
 def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why the embedding's gradient must be sent whole with these settings, or None if rows are possible.
+    """Return why the embedding's gradient must be sent whole, or None if it can be sent as rows.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
 def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None:
     """Return why a run with ``sparse_gradients: always`` cannot send rows.
 
-    Return None if it can, or for other values.
+    Return None if the run can send rows, or if the setting has another value.
     """
     if train.sparse_gradients != "always":
         return None
@@ -41,7 +41,7 @@ def find_sparse_misfit(model: Model, train: Train, tensor: str) -> Misfit | None
 
 
 def find_unused_rows(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient, or None if rows are possible."""
+    """Return why ``sparse_gradients: auto`` or ``measured`` sends the whole gradient, or None if it may send rows."""
     return find_row_obstacle(model, train, tensor) if train.sparse_gradients in ("auto", "measured") else None
 
 

@@ -1,4 +1,4 @@
-"""Time stamps before each line of a user's program in a run's log."""
+"""Time stamps that precede each output line of a user's program in a run's log."""
 
 import re
 
@@ -16,6 +16,6 @@ def is_stamped(line: str) -> bool:
 
 
 def strip_stamp(line: bytes) -> tuple[float | None, bytes]:
-    """Split a line into the time in its stamp, in seconds, and the text. The time is None without a stamp."""
+    """Return the time stamp of a line in seconds, and the text after it. The time is None if the line has no stamp."""
     match = _STAMP.match(line)
     return (float(match[1]), line[match.end() :]) if match else (None, line)

@@ -1,4 +1,4 @@
-"""States of jobs and runs, and exit statuses with a meaning."""
+"""States of jobs and runs, and the exit statuses that hpcbench interprets."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class State(StrEnum):
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The job or run ended without a message. It was killed, was never started, or its machine failed."""
+    """The job or run ended without a message. For example, it was killed, was never started, or its machine failed."""
     INCOMPLETE = "incomplete"
     """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"
@@ -42,16 +42,16 @@ BAD = frozenset(State) - OPEN - {State.COMPLETED}
 DONE_TO_IT = frozenset(
     {State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.PREEMPTED, State.CANCELLED},
 )
-"""States that a scheduler imposes on a job. Its script and runs may then have any exit status."""
+"""States that a scheduler imposes on a job, whatever the exit statuses of its script and its runs."""
 
 STOPPED_EXIT = 75
 """Exit status of a worker that stopped on request and left a checkpoint (``EX_TEMPFAIL``: try again)."""
 NO_ROOM_EXIT = 74
 """Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
-"""Exit status of a run that reached its own time limit, as for ``timeout``."""
+"""Exit status of a run that reached its own time limit (the same as that of ``timeout``)."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
-"""Exit statuses in a shell for SIGHUP, SIGINT, SIGKILL, SIGUSR2 (which LSF sends at the run limit) and SIGTERM."""
+"""Exit statuses in a shell after SIGHUP, SIGINT, SIGKILL, SIGUSR2 (sent by LSF at the run limit) and SIGTERM."""
 
 
 @dataclass(frozen=True)

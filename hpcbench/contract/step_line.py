@@ -1,4 +1,4 @@
-"""The line of a step: ``step k/N | name value unit | ... |``.
+"""The line that a run prints for each step: ``step k/N | name value unit | ... |``.
 
 `Step` lists all quantities of a step. `format_step` writes the quantities that a run of hpcbench prints, and
 `parse_step` reads them back. The closing bar shows that the line is complete. Lines without it are ignored.
@@ -36,7 +36,7 @@ class PrintedForm:
 
 @dataclass(frozen=True)
 class StepQuantity:
-    """A quantity that is recorded for each step, and a column in exports of steps."""
+    """A quantity that is recorded for each step and exported as a column."""
 
     name: str
     """Name of the attribute of `Step`."""
@@ -55,16 +55,15 @@ def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> An
 class Step:
     """A step of a run. A value that the log does not contain is None.
 
-    If a framework prints one line for several steps, the record describes the last of these steps, and its means are
-    over all of them.
+    If a framework prints one line for several steps, the record has the number of the last step, and means over all of
+    these steps.
     """
 
     step: int
     steps: int | None = None
     """Number of planned steps, or None if the log does not contain it."""
     line: int = field(default=0, kw_only=True)
-    """Number of the step's line in the log that it was read from, counted from 1, or 0 if it was not read from a
-    log."""
+    """Line number in the log, starting at 1, or 0 if the step was not read from a log."""
     loss: float | None = _quantity("nat", "Mean training loss of the step", PrintedForm("loss", ".6f"))
     seconds: float | None = _quantity("s", "Wall time of one step", PrintedForm("time", ".6f", "s", _SECONDS))
     samples_per_s: float | None = _quantity(
@@ -119,7 +118,7 @@ QUANTITIES = tuple(
 )
 """All quantities of a step, in the order in which they are printed and exported."""
 TYPECODES = {column.name: "d" if float in get_args(column.type) else "q" for column in fields(Step)}
-"""Type code in Python's `array` for each attribute of `Step`: float64 or int64."""
+"""Type code of the `array` module for each attribute of `Step`: float64 or int64."""
 FIELDS = {column.printed.word: (column.name, column.printed.units) for column in QUANTITIES if column.printed}
 """Attribute of `Step` and the factor of each unit, keyed by the name in the line."""
 
@@ -132,7 +131,7 @@ _NUMBERS = {
 
 
 def format_step(step: Step) -> str:
-    """Return the line of a step, without its line end.
+    """Return the line of a step, without a newline.
 
     Raises
     ------
@@ -158,7 +157,7 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     Parameters
     ----------
     text
-        The line, without white space at its end.
+        The line, without trailing white space.
     line
         Line number, starting at 1.
 

@@ -20,7 +20,7 @@ class SchedulerKind(StrEnum):
     """The kind of scheduler that runs the jobs of a submission."""
 
     LOCAL = "local"
-    """The machine itself. It runs the jobs one after another."""
+    """This machine, without a scheduler. The jobs run one after another."""
     SLURM = "slurm"
     LSF = "lsf"
     FLUX = "flux"
@@ -85,7 +85,7 @@ class AddedRepeats(BaseModel):
 
 
 class RunPlan(BaseModel):
-    """The compared runs of a study on a site, of a submission, or of logs."""
+    """The runs to compare: the plan of a study on a site, a submission, or a set of logs."""
 
     study: str
     site: str
@@ -102,7 +102,7 @@ class RunPlan(BaseModel):
     program_log: LogForm | None = None
     """Log format of the study's program, or None for hpcbench's own training."""
     scheduler: SchedulerKind | None = None
-    """Kind of scheduler, or None for logs that were not submitted."""
+    """Kind of scheduler, or None for logs of runs that hpcbench did not submit."""
     jobs: list[PlannedJob] = []
     runs: list[PlannedRun] = []
 
@@ -127,7 +127,7 @@ class SubmissionFile(RunPlan):
     requeue: int = 0
     """Maximum number of requeues of a job."""
     digest: str = ""
-    """Digest of everything that the jobs depend on. It identifies an interrupted submission."""
+    """Digest of everything that the jobs depend on. The digest identifies an interrupted submission."""
 
 
 def read_submission(root: Path) -> SubmissionFile:
@@ -166,9 +166,9 @@ def _astray(submission: SubmissionFile) -> str | None:
 
 
 def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
-    """Return the directory that the submission was written to, or None if it was not moved.
+    """Return the original directory of the submission, or None if the submission was not moved.
 
-    Its scripts contain the original path and would run there.
+    The job scripts contain the original path and would run there.
     """
     place = submission.root
     if place is None or (Path(place).exists() and Path(place).samefile(root)):

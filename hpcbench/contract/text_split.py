@@ -15,7 +15,7 @@ def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]
     content
         Content of the file.
     characters
-        Whether each piece extends to the end of a UTF-8 character.
+        Whether to extend each piece to the end of a UTF-8 character.
     """
     start = 0
     while start < len(content):
@@ -29,14 +29,14 @@ def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]
 def is_valid(piece: bytes, fraction: float) -> bool:
     """Return whether a piece is in the validation half.
 
-    This depends on its content only, so identical pieces are in the same half.
+    The result depends only on the content of the piece, so identical pieces are in the same half.
     """
     digest = hashlib.sha256(f"split\0{hashlib.sha256(piece).hexdigest()}".encode()).digest()
     return int.from_bytes(digest[:8], "little") < fraction * 2**64
 
 
 def count_half_bytes(pieces: Iterable[bytes], fraction: float) -> dict[str, int]:
-    """Count the bytes of the training and the validation half, including a line break between two pieces."""
+    """Count the bytes of each half, including a line break between any two consecutive pieces."""
     sizes: dict[str, list[int]] = {"training": [], "validation": []}
     for piece in pieces:
         sizes["validation" if is_valid(piece, fraction) else "training"].append(len(piece))

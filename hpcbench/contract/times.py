@@ -1,4 +1,4 @@
-"""Times in status files and logs, and the seconds between two of them."""
+"""Times in status files and logs, and differences between times in seconds."""
 
 from datetime import datetime, timezone
 

@@ -11,7 +11,7 @@ _SIGNAL = re.compile(r"Signal (?P<number>[0-9]{1,2}) \(SIG\w+\) received by PID 
 
 @dataclass
 class RootCause:
-    """The tables of all agents of a run, one per node. The earliest failure counts."""
+    """The tables of all agents of a run, one per node. Only the earliest failure is reported."""
 
     _tables: list[dict[str, OutputLine]] = field(default_factory=list)
     _open: bool = False
@@ -28,7 +28,7 @@ class RootCause:
 
     @property
     def ranks(self) -> list[str]:
-        """Labels of the rank in the form of `split_label`. The list is empty if torchrun does not report the rank."""
+        """Labels of the failed rank, in the format of `split_label`. Empty if torchrun does not report the rank."""
         numbers = re.findall(r"[0-9]+", self._value("rank"))
         return [f"{kind}{number}" for kind, number in zip(("rank", "local"), numbers, strict=False)]
 

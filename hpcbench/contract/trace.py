@@ -21,7 +21,7 @@ DIRECTORY = "trace"
 STEPS, CODEC = "steps", "codec"
 """Tracks in addition to the channel tracks: the phases of a step, and the codec."""
 STEP, WAIT = "step", "wait"
-"""Names of spans in addition to the phases: a whole step, and blocking on a channel's messages."""
+"""Names of spans in addition to the phases: a whole step, and waiting for a channel's messages."""
 _MICRO = 1e6
 
 
@@ -61,7 +61,7 @@ class StepTrace:
     after: ClockComparison
     spans: tuple[TraceSpan, ...]
     left_out: int = 0
-    """Number of spans that were omitted because of the limit."""
+    """Number of spans that were omitted because the trace had reached its size limit."""
 
     def ahead(self, at: float) -> float:
         """Interpolate how many seconds the rank's clock is ahead of the first rank's clock at a given time."""
@@ -128,7 +128,7 @@ def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[di
     trace
         The trace of a rank.
     on_clock
-        Function that converts a time of the rank's clock to the seconds to write.
+        Function that converts a time on the rank's clock to the time to write, in seconds.
     """
     rank, numbers = trace.rank, _Tracks()
     events = []

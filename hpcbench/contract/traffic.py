@@ -46,7 +46,10 @@ class Algorithm(str, Enum):
     """The algorithm of a collective, and the library that implements it."""
 
     AUTO = "auto"
-    """The algorithm with the shortest expected time. It may be the MPI library's own collective, without a codec."""
+    """The algorithm with the shortest expected time.
+
+    The fastest algorithm may be the MPI library's own collective, without a codec.
+    """
     ENCODED = "encoded"
     """The fastest algorithm that runs the codec."""
     NATIVE = "native"
@@ -61,7 +64,7 @@ class Algorithm(str, Enum):
     Bytes from other nodes are forwarded unchanged.
     """
     RING = "ring"
-    """A ring in which each hop encodes the partial sums again. It exists for comparison."""
+    """A ring in which each hop encodes the partial sums again. This algorithm is provided for comparison only."""
     DOUBLING = "doubling"
     """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4, ..., with few messages."""
     HOMOMORPHIC = "homomorphic"
@@ -71,7 +74,7 @@ class Algorithm(str, Enum):
 Traffic = tuple[str, ...]
 """Dimension, phase and kind of a channel, as members of the enumerations above or as strings.
 
-On a tensor grid the axis follows.
+On a tensor grid, the tuple also contains the axis.
 """
 
 
@@ -81,7 +84,7 @@ class TrafficSettings(NamedTuple):
     layout: Layout
     train: Train
     tied: bool = False
-    """Whether embedding and head share a weight."""
+    """Whether the embedding and the output layer share their weights."""
 
 
 _SENT_IF: dict[Traffic, Callable[[Layout, Train, bool], bool]] = {
@@ -124,15 +127,15 @@ def list_live_traffic(setting: TrafficSettings) -> list[Traffic]:
 
 
 def list_possible_traffic(optimizer: str | None = None) -> list[Traffic]:
-    """Return the traffic of runs in all layouts with one optimizer, or with any optimizer for None."""
+    """Return the traffic of all layouts with the given optimizer. None means any optimizer."""
     plain = [traffic for traffic in _SENT_IF if traffic[2] != "OPTIM" or optimizer in (None, "onebit-adam")]
     return plain + [traffic for axis in GRID_AXES for traffic in _on_axis(axis)]
 
 
 def is_all_reduced(traffic: Traffic) -> bool:
-    """Return whether a run may sum these messages for all ranks of a group.
+    """Return whether a run may all-reduce these messages over a group.
 
-    On a tensor grid only axis e has such sums.
+    On a tensor grid, only axis e has all-reduces.
     """
     dimension, phase, _, *axis = traffic
     return (dimension in ("DP", "TP") and axis in ([], ["e"])) or (dimension, phase) == ("PP", "STEP")

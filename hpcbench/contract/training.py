@@ -60,37 +60,37 @@ class Model(Section):
 
     @property
     def head_dim(self) -> int:
-        """Number of features of a head."""
+        """Number of features per attention head."""
         return self.hidden // self.heads
 
     @property
     def groups(self) -> int:
-        """Number of heads of keys and values."""
+        """Number of key and value heads."""
         return self.kv_heads or self.heads
 
     @property
     def qkv_width(self) -> int:
-        """Number of features of queries, keys and values together."""
+        """Total number of features of queries, keys and values."""
         return (self.heads + 2 * self.groups) * self.head_dim
 
     @property
     def gated(self) -> bool:
-        """Whether the MLPs have a gate, so that their first layer has twice the middle's width."""
+        """Whether the MLPs have a gate, so that the first layer's output is twice as wide as the hidden layer."""
         return self.activation == "swiglu"
 
     @property
     def middle(self) -> int:
-        """Width of the MLP's middle, after the activation."""
+        """Width of the MLP's hidden layer, after the activation."""
         return self.mlp_width or 4 * self.hidden
 
     @property
     def expert_middle(self) -> int:
-        """Width of an expert's middle."""
+        """Width of an expert's hidden layer."""
         return (self.experts.width if self.experts else None) or self.middle
 
     @property
     def shared_middle(self) -> int:
-        """Width of the shared expert's middle."""
+        """Width of the shared expert's hidden layer."""
         return (self.experts.shared_width if self.experts else None) or self.expert_middle
 
     @property
@@ -157,7 +157,7 @@ CONTENTS = tuple(CommPrecision.model_fields)
 
 
 def _by_content(value: Any) -> Any:
-    """Expand a single format to all contents."""
+    """Expand a single format to a mapping that assigns this format to all kinds of content."""
     if not isinstance(value, str):
         return value
     if value == "megatron":
@@ -320,17 +320,17 @@ class Train(Section):
 
     @property
     def lowest_lr(self) -> float:
-        """Learning rate at the end."""
+        """Learning rate at the end of the schedule."""
         return self.lr / 10 if self.min_lr is None else self.min_lr
 
     @property
     def sum_format(self) -> Precision:
-        """Number format of sums."""
+        """Number format in which sums are accumulated."""
         return "fp64" if self.precision == "fp64" else "fp32"
 
     @property
     def message_formats(self) -> dict[str, Precision]:
-        """Number format of the messages with each of the `CONTENTS`."""
+        """Number format of messages, keyed by content (see `CONTENTS`)."""
         return {content: self.precision if name == "auto" else name for content, name in self.comm_precision}
 
 

@@ -22,7 +22,7 @@ _OPERATIONS = (
 )
 """Patterns for lower-case names of kernels, annotations and Kineto collectives. The first match is used."""
 COMPRESSIBLE = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, MESSAGE)
-"""Operations that compression systems encode."""
+"""Operations whose messages compression systems can encode."""
 
 _TYPES = {
     **dict.fromkeys(("float", "float32", "f32"), ("fp32", 4)),
@@ -55,7 +55,7 @@ class TracedCall:
 
     operation: str
     dtype: str
-    """Short name of the dtype. It is empty if the dtype is unknown."""
+    """Short name of the dtype, or an empty string if the dtype is unknown."""
     message_bytes: int | None
     """Bytes of the whole vector (input of a reduction, output of a gather), or None if unknown."""
     group: TracedGroup
@@ -90,7 +90,7 @@ class TracedCall:
 
 
 def name_operation(name: str) -> str:
-    """Return the operation from the name of a kernel, an annotation or a Kineto collective."""
+    """Return the operation that the name of a kernel, an annotation or a Kineto collective refers to."""
     lower = name.lower()
     return next((operation for pattern, operation in _OPERATIONS if pattern.search(lower)), UNKNOWN)
 
@@ -103,7 +103,7 @@ def name_type(name: str) -> tuple[str, int | None]:
 
 
 def type_of_kernel(name: str) -> str:
-    """Return the short dtype name from a kernel name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``."""
+    """Extract the short dtype name from a kernel name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``."""
     parts = re.split(r"[_(<,\s]+", name)
     return next((_TYPES[part.lower()][0] for part in parts if part.lower() in _TYPES), "")
 
@@ -114,7 +114,7 @@ def number(value: Any) -> int | None:
 
 
 def rank_list(value: Any) -> tuple[int, ...] | None:
-    """Return the ranks of a group from a list or its text, such as ``[0, 1]``, or None if truncated or invalid."""
+    """Parse a list of ranks, or its string form, such as ``[0, 1]``. Return None if it is truncated or invalid."""
     if isinstance(value, str):
         items = value.strip("[] ").split(",")
         if not all(item.strip().isdigit() for item in items):

@@ -133,7 +133,7 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_groups(patterns: Sequence[str]) -> Groups:
-    """Return the group dimensions that the user specified.
+    """Parse the group dimensions that the user specified.
 
     Raises
     ------

@@ -21,7 +21,7 @@ COMPUTATION = "computation"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of communication calls."""
+    """A kind of communication call."""
 
     dimension: str
     """Parallel dimension, or `UNKNOWN` if the traces do not contain it."""
@@ -112,7 +112,7 @@ class Diagnosis:
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps. If the traces do not contain steps, it is None and all figures are for the whole trace."""
+    """Number of steps. None if the traces do not contain steps; all figures then apply to the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float
@@ -125,7 +125,7 @@ class Diagnosis:
     codec_speed: float
     """Assumed codec speed in GB/s of uncompressed data."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step. It is empty if there are no traces."""
+    """Timeline of the first rank's last step. Empty if no traces exist."""
     from_traces: bool = True
     """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
     gaps: tuple[Gap, ...] = ()
@@ -158,7 +158,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
     Raises
     ------
     UserError
-        The traces are not of different ranks of one job, or have no common step.
+        Two traces are of the same rank or of different jobs, or the traces have no common step.
     """
     check_ranks(traces)
     traces = keep_common_steps(traces)
@@ -301,7 +301,7 @@ def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[
 
 
 def _gains(per_rank: Sequence[dict[Kind, _RankKind]], step_us: float, speed: float) -> list[Gain]:
-    """Return the largest gain of any rank for each dimension and codec, because the slowest rank may save most."""
+    """Return the gain of the rank that saves most, for each dimension and codec, because it may be the slowest rank."""
     dimensions = dict.fromkeys(kind.dimension for loads in per_rank for kind in loads if kind.compressible)
     gains = []
     for dimension in dimensions:
@@ -330,7 +330,7 @@ def _load(kind: Kind, load: _RankKind) -> Load:
 
 
 def _break_even(by_rank: Sequence[Sequence[Load]], codec: WireFormat, speed: float) -> float | None:
-    """Return the break-even bandwidth for the largest traffic of a rank in a dimension."""
+    """Return the break-even bandwidth for the traffic with the longest exposed transfers on any rank."""
     loads = [load for loads in by_rank for load in loads if load.wire_bytes]
     if not loads or not codec.has_cost:
         return None

@@ -27,7 +27,7 @@ class WireFormat:
 
 
 CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
-"""Casts and codecs in descending order of bits. int8 uses blocks of 256 values, and 4 bits uses two-level scales."""
+"""Casts and codecs in descending order of size. int8 uses blocks of 256 values, and 4 bits uses two-level scales."""
 FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 
@@ -68,7 +68,7 @@ def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
 
 
 def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
-    """Return the bandwidth per rank in Gbit/s at which the codec's cost equals its savings, or None."""
+    """Return the bandwidth per rank in Gbit/s at which a codec's cost equals its savings, or None if one is zero."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None

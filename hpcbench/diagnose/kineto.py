@@ -1,8 +1,8 @@
 """Steps, computation and collective calls of one rank, from the events of its Kineto trace.
 
 On a GPU, all kernels except collectives count as computation. On a CPU, library operators such as ``aten::mm`` count,
-except during collective calls, which gloo annotates in its own threads. Autograd nodes do not count, because they may
-wait for calls between operators (FSDP's ``RegisterPostBackwardFunctionBackward``).
+except during collective calls, which gloo annotates in its own threads. Autograd nodes do not count, because a node may
+wait for a call between two operators (FSDP's ``RegisterPostBackwardFunctionBackward``).
 """
 
 import math
@@ -41,7 +41,7 @@ class RankTrace:
     world: int | None
     base_us: float
     steps: dict[int, Span]
-    """Spans of steps, keyed by step number. It is empty if the trace contains neither steps nor optimizer calls."""
+    """Spans of steps, keyed by step number. Empty if the trace contains neither steps nor optimizer calls."""
     is_gpu: bool
     computation: list[Span]
     """Ordered, disjoint spans of computation."""
@@ -50,7 +50,7 @@ class RankTrace:
 
     @property
     def window(self) -> Span:
-        """Span from the start of the first step to the end of the last one."""
+        """Span from the start of the first step to the end of the last step."""
         if self.steps:
             return Span(min(step.begin for step in self.steps.values()), max(step.end for step in self.steps.values()))
         spans = [*self.computation, *(call.span for call in self.calls)]
@@ -188,7 +188,7 @@ def _call_of_kernel(name: str, span: Span, args: Any, groups: dict[str, TracedGr
 
 
 def _call_of_annotation(name: str, span: Span, args: Any, groups: dict[str, TracedGroup]) -> TracedCall:
-    """Return a gloo call. Its annotation contains shapes and dtypes, but no process group."""
+    """Return a gloo call. The annotation of a gloo call contains shapes and dtypes, but no process group."""
     args = args if isinstance(args, dict) else {}
     dtypes, shapes = args.get("Input type"), args.get("Input Dims")
     dtype, width = name_type(str(dtypes[0]) if isinstance(dtypes, list) and dtypes else "")
@@ -211,7 +211,7 @@ def _count_values(shape: Any) -> int | None:
 
 
 def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
-    """Return steps that extend from one optimizer call's end to the next, for the optimizer with the most calls."""
+    """Return the steps between the ends of consecutive optimizer calls, for the optimizer that is called most often."""
     if not optimizer:
         return {}
     calls = max(optimizer.values(), key=len)

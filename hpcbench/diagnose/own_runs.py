@@ -21,7 +21,7 @@ def is_submission(path: Path) -> bool:
 
 
 def diagnose_submission(root: Path, codec_speed: float | None = None) -> list[tuple[str, Diagnosis]]:
-    """Diagnose the first completed run of each cell whose scheme uses the library's own collectives without a codec.
+    """For each cell, diagnose the first completed run that uses the library's own collectives without a codec.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def diagnose_submission(root: Path, codec_speed: float | None = None) -> list[tu
     Returns
     -------
     list
-        Pairs of a cell's description and its diagnosis.
+        Pairs of cell description and diagnosis.
 
     Raises
     ------

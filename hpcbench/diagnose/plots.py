@@ -11,12 +11,12 @@ from hpcbench.present.document import Figure
 
 _POINTS = 41
 _DECADES = 1.5
-"""Decades of bandwidth plotted on each side of the traced bandwidth."""
+"""Number of decades of bandwidth that are plotted on each side of the traced bandwidth."""
 _MOST_TRACKS = 8
 
 
 def figures(diagnosis: Diagnosis) -> list[Figure]:
-    """Return the figures for which the traces have data."""
+    """Return the figures for which the traces contain enough data."""
     drawn = []
     if any(bar.track != COMPUTATION for bar in diagnosis.timeline):
         step = "step" if diagnosis.steps else "trace"

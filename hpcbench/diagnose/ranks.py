@@ -1,4 +1,4 @@
-"""Combination of several ranks' traces: common steps, a common clock, and waiting for late ranks."""
+"""Combination of the traces of several ranks: common steps, a common clock, and time spent waiting for late ranks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -69,13 +69,13 @@ def _range(steps: dict[int, Span]) -> str:
 
 
 def _within(trace: RankTrace, window: Span) -> RankTrace:
-    """Restrict a trace to a window. Calls are selected by their midpoint."""
+    """Restrict a trace to a window. Calls whose midpoint is in the window are kept."""
     calls = [call for call in trace.calls if window.begin <= (call.span.begin + call.span.end) / 2 <= window.end]
     return replace(trace, computation=clip(trace.computation, window), calls=calls)
 
 
 def mark_waiting(traces: Sequence[RankTrace]) -> bool:
-    """Set the time at which the last rank began each call. Return whether this was possible.
+    """Set the time at which the last rank began each call. Return False if no calls could be matched.
 
     Calls are matched by their order within a group. Matched calls end simultaneously, so the clock difference of two
     ranks is the median difference of their end times.

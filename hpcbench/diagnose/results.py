@@ -24,7 +24,7 @@ class Diagnosed(Results):
     diagnosis: Diagnosis
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return a document with the answer, the kinds of calls, and the maximum gains."""
+        """Return a document with the conclusion, the kinds of calls, and the maximum gains."""
         diagnosis = self.diagnosis
         title = f"Diagnosis of {', '.join(path.name for path in diagnosis.paths[:3])}"
         blocks = (

@@ -10,7 +10,7 @@ _LEAST = 0.005
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:
-    """Return the answer and its limitations."""
+    """Return the conclusion of a diagnosis and its limitations."""
     return [*answer(diagnosis), *notes(diagnosis)]
 
 
@@ -22,7 +22,7 @@ def answer(diagnosis: Diagnosis) -> list[str]:
 
 
 def notes(diagnosis: Diagnosis) -> list[str]:
-    """Return the limitations of the answer, one sentence each."""
+    """Return the limitations of the conclusion, one sentence each."""
     lines: list[str] = []
     if not diagnosis.rows:
         return lines

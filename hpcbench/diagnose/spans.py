@@ -60,7 +60,7 @@ Label = TypeVar("Label")
 
 
 def share_exposed(labelled: Iterable[tuple[Label, Span]], covered: Sequence[Span]) -> Counter[Label]:
-    """Return the time in microseconds of each label outside the covered spans.
+    """For each label, return the time in microseconds that its spans spend outside the covered spans.
 
     If spans of several labels overlap, their time is shared equally, so the sum over labels is the length of the union.
 

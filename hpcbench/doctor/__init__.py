@@ -1,1 +1,1 @@
-"""Checks of this machine, and site file drafts. The package imports neither NumPy nor MPI nor torch."""
+"""Checks of this machine, and drafts of site files. The package imports neither NumPy nor MPI nor torch."""

@@ -28,10 +28,10 @@ class Cluster:
     scheduler: dict[str, Said] = field(default_factory=dict)
     """Values of the site's ``scheduler`` section, except ``kind``."""
     notes: list[str] = field(default_factory=list)
-    """Findings without a field in the site file, and failed calls."""
+    """Findings that have no field in the site file, and failed commands."""
 
     def chosen(self) -> QueueFacts | None:
-        """Return the queue whose nodes the site describes: the default queue, unless only other queues have GPUs.
+        """Return the queue whose nodes the site file describes: the default queue, unless only other queues have GPUs.
 
         Queues that are open to the user take precedence.
         """

@@ -122,7 +122,7 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
 
 
 def _rank_inside(site: Site) -> Check:
-    """Start a rank in the image, like a job, and check the image's hpcbench version."""
+    """Start a rank in the image, as a job does, and check the image's hpcbench version."""
     name = "rank in the container"
     try:
         with rank_command(site, 1) as command:

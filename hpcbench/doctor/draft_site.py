@@ -1,4 +1,4 @@
-"""Draft of a site file for this machine, with sources of values and marks for guesses and missing values."""
+"""Draft of a site file for this machine, with the source of each value. Guesses and missing values are marked."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def render(cluster: Cluster, name: str | None = None) -> str:
 
 
 def survey(seen: list[Sighting]) -> Cluster:
-    """Survey the machine with the scheduler that responds, if any."""
+    """Survey the machine by querying the scheduler that responds, if any."""
     working = answering(seen)
     if working:
         return _SURVEYS[working.kind](working)
@@ -280,7 +280,7 @@ def _fits(site: Site, ranks: int) -> bool:
 
 
 def _fitting(nodes: Nodes) -> tuple[int, int, tuple[int, ...] | None]:
-    """Return consistent cores, sockets and GPUs per socket, because inconsistent site files are refused."""
+    """Return consistent numbers of cores, sockets and GPUs per socket. Inconsistent site files are refused."""
     cores, gpus = nodes.cores or max(1, nodes.gpus or 0), nodes.gpus or 0
     sockets = nodes.sockets if nodes.sockets and nodes.sockets <= cores else 1
     if nodes.socket_gpus and len(nodes.socket_gpus) == sockets and sum(nodes.socket_gpus) == gpus:

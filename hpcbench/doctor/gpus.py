@@ -20,7 +20,7 @@ class DetectedGpu:
 
 @dataclass(frozen=True)
 class LocalGpus:
-    """GPUs of this machine, or why none were found."""
+    """GPUs of this machine, or the reason why none were found."""
 
     gpus: tuple[DetectedGpu, ...]
     problem: str = ""
@@ -46,7 +46,7 @@ def gpus_here() -> LocalGpus:
 
 
 def check_gpus(needed: bool) -> Check:
-    """Check the GPUs, which are `needed` if ranks run on this machine's GPUs."""
+    """Check the GPUs. Set `needed` if the ranks run on the GPUs of this machine."""
     gpus = gpus_here()
     if gpus.gpus:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)

@@ -10,7 +10,7 @@ from hpcbench.doctor.cluster import Cluster
 
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
-    """Compare a site file with this machine, for each property known for both."""
+    """Compare a site file with this machine. Only properties that are known for both are compared."""
     matches = {"scheduler": site.scheduler.kind == cluster.kind}
     if cluster.kind == "local":
         return matches

@@ -45,7 +45,7 @@ def _room(base: Path) -> Check:
 
 
 def _links(directory: Path) -> Check:
-    """Check hard links. Claims and locks require that only one process on all nodes can create a given link."""
+    """Check hard links. Claims and locks require that only one process across all nodes can create a given link."""
     first, lock = directory / "first", directory / "lock"
     first.touch()
     try:
@@ -102,7 +102,7 @@ def _quota() -> Check:
 
 
 def _revision() -> Check:
-    """Return the version and revision of hpcbench, as in reports."""
+    """Return the version and revision of hpcbench, as shown in reports."""
     revision = package_revision()
     if revision is None:
         return report_unknown("version", f"hpcbench {hpcbench.__version__}, installed without its git revision")

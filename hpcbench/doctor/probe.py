@@ -1,4 +1,6 @@
-"""Checks that run in the ranks' interpreter. Each prints one line of JSON, so that a crash keeps earlier results.
+"""Checks that run in the ranks' interpreter.
+
+Each check prints one line of JSON, so that earlier results survive a crash.
 
 The source is passed with ``-c``, so that an interpreter without hpcbench can run it. The file's top-level imports are
 restricted to modules that cannot be missing.

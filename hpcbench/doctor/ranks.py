@@ -52,7 +52,7 @@ _REMEDIES = {
 
 
 def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
-    """Check the packages of the ranks' interpreter, with the site's modules and setup, like in a job.
+    """Check the packages of the ranks' interpreter, with the site's modules and setup, as in a job.
 
     Parameters
     ----------
@@ -154,7 +154,8 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     run
         Whether to start ranks on a cluster.
     alone
-        Whether no scheduler responds here, or the user named the site. Otherwise this may be a login node.
+        Whether no scheduler responds on this machine, or the user named the site. If neither is the case, the machine
+        may be a login node.
     """
     if not alone and not run:
         remedy = "name the site with hpcbench doctor --site NAME --run; --draft-site prints a draft of a site file"
@@ -213,7 +214,7 @@ def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
 
 
 def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, shares: bool) -> Check:
-    """Check that the ranks form one world, on a node with the wanted number of cores unless ranks share cores."""
+    """Check that the ranks form one world, and that their node has enough cores, unless ranks share cores."""
     name = "two ranks"
     sizes = re.findall(r"world=(\d+)", world_answer.out)
     cores = re.search(r"cores=(\d+)", world_answer.out)
@@ -244,7 +245,7 @@ _LACKS_LIBRARY = re.compile(r"cannot load MPI library|libmpi\w*\.so\S*: cannot o
 
 
 def last_error(text: str) -> str:
-    """Return the last error printed by a rank, without the launcher's prefix, or an empty string without an error.
+    """Return the last error printed by a rank, without the launcher's prefix, or an empty string if none was printed.
 
     Launchers print their own lines before and after the error.
     """
@@ -270,7 +271,7 @@ def _aware(site: Site, printed: str) -> Check:
 
 
 def launcher_of(site: Site) -> str:
-    """Return the launcher program: the site's launcher, or on this machine the launcher next to the interpreter."""
+    """Return the site's launcher program. If ranks run on this machine, prefer the program next to the interpreter."""
     name = site.launcher.program or program_name(site.launcher.kind)
     sibling = find_sibling(name) if site.scheduler.kind == "local" else None
     return sibling or name
@@ -287,5 +288,5 @@ def in_job(site: Site, argv: list[str]) -> list[str]:
 
 
 def job_environment() -> dict[str, str]:
-    """Return this environment without the variables of an enclosing job or launcher."""
+    """Return the environment of this process without the variables of an enclosing job or launcher."""
     return clean_environment(environment(), keep=("FLUX_URI",))

@@ -1,4 +1,7 @@
-"""Detection of the scheduler that responds. A client on PATH proves nothing, because wrappers use the same names."""
+"""Detection of the scheduler that responds.
+
+A client program on PATH is not sufficient, because wrappers use the same names.
+"""
 
 from hpcbench.batch.schedulers.cluster import Sighting
 from hpcbench.batch.schedulers.flux_cluster import find_flux

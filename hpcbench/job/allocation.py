@@ -12,7 +12,7 @@ from hpcbench.job.processes import is_running_here
 Lookup = Callable[[str, str], bool | None]
 """Function that takes a job id and the identity of the script's process.
 
-It returns whether the scheduler lists the job as unfinished, or None if unknown.
+The function returns whether the scheduler lists the job as unfinished, or None if this is unknown.
 """
 
 _TIMEOUT = 60.0
@@ -32,7 +32,7 @@ class Allocation:
     """Host names of the job's nodes."""
     is_listed: Lookup
     name: str = ""
-    """Name of the job in the queue. It is empty if the scheduler does not report it."""
+    """Name of the job in the queue, or an empty string if the scheduler does not report it."""
     describe: Sequence[str] = ()
     """Command whose output describes the job."""
 

@@ -21,7 +21,7 @@ from hpcbench.job.status_files import StatusFiles
 REFUSED = 73
 """Exit status of a script whose job is already claimed."""
 _UNIQUE_NAME = re.compile(r"[-_][0-9a-f]{6}[-_][aj][0-9]")
-"""Part of the queue names of hpcbench's jobs that is unique to each submission."""
+"""Part of a job's queue name that is unique to each submission."""
 
 
 class ClaimError(Exception):
@@ -125,7 +125,7 @@ def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | Non
     Raises
     ------
     ClaimError
-        The holder of the last claim is, or may be, still running.
+        The holder of the last claim is still running, or may be running.
     """
     if _UNIQUE_NAME.search(claimant.name):  # two jobs with this name result from a submission that was sent twice
         for path in last.parent.glob("[0-9]*"):

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 GAP = 10.0
-"""Seconds between two successive readings above which the job is assumed to have been suspended."""
+"""Maximum seconds between two successive readings. After a longer gap, the job is assumed to have been suspended."""
 
 
 class JobClock:

@@ -127,7 +127,7 @@ def _run_job(
 def make_doctor_command(options: JobOptions) -> list[str]:
     """Return the command that describes the ranks' interpreter, or an empty list.
 
-    The command loads the MPI library, except on a launch host of LSF, which users share.
+    The command loads the MPI library, except on an LSF launch host, which is shared by several users.
     """
     if not options.doctor:
         return []
@@ -169,5 +169,5 @@ def read_environment() -> dict[str, str]:
 
 
 def _shorten(text: str) -> str:
-    """Return a name in which question marks replace all characters that claims do not need."""
+    """Replace all characters except letters, digits and ``_.[]-`` with question marks."""
     return "".join(char if char.isalnum() or char in "_.[]-" else "?" for char in make_ascii(text))

@@ -23,13 +23,13 @@ class JobOptions:
     job: str
     """Name of the job's directory in ``jobs``."""
     id: str
-    """Scheduler id of this job. It is empty if the script was started by hand."""
+    """Scheduler id of this job, or an empty string if the script was started by hand."""
     script: int
     """Process id of the job script, which is the driver's parent."""
     signals: int
-    """File descriptor for reading the names of signals to the script."""
+    """File descriptor from which to read the names of signals sent to the script."""
     result: int
-    """File descriptor for writing the exit status."""
+    """File descriptor to which to write the exit status."""
     ended: int | None = None
     """Exit status of a script that ended without the driver. If set, the end is recorded and no run is started."""
     walltime: int = 0
@@ -41,11 +41,11 @@ class JobOptions:
     requeue: int = 0
     """Maximum number of requeues."""
     easy: bool = False
-    """Whether LSF allocates whole nodes and lists a launch host with one slot among them."""
+    """Whether LSF allocates whole nodes, and lists them together with a launch host that has one slot."""
     host_file: tuple[str, int] | None = None
-    """Host file with one line per rank, and number of ranks per host, or None if the launcher needs no host file."""
+    """Path of the host file with one line per rank, and number of ranks per host. None if no host file is needed."""
     doctor: str = ""
-    """Interpreter of the ranks, for the provenance. It is empty if the interpreter is inside a container."""
+    """Interpreter of the ranks, for the provenance, or an empty string if it is inside a container."""
     runs: tuple[RunCommand, ...] = ()
 
 

@@ -11,7 +11,7 @@ from hpcbench.batch.schedulers.processes import alive, identity
 def identify_process(pid: int) -> str:
     """Return a unique identity of a process: id, start time, boot id, and host.
 
-    An ended process has an empty identity.
+    The identity of a process that has ended is empty.
     """
     process = identity(pid)
     if process is None or not alive(process):

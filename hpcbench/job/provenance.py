@@ -17,7 +17,7 @@ from hpcbench.job.stop_requests import StopRequests
 LIMIT = 20.0
 """Total time limit for all commands in seconds, so that a hanging command does not delay the runs."""
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
-"""Pattern of variables whose name or value contains a secret, such as an option list or a URL."""
+"""Pattern of variables that may contain a secret, for example a password in a URL."""
 _SHELL = ("bash", "-p", "-c")
 """A shell that ignores BASH_ENV."""
 

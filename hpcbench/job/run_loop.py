@@ -41,24 +41,24 @@ class _CurrentRun:
     limit: int
     """Seconds until the stop request to the run. 0 means no limit."""
     stop_time: int
-    """Seconds for the checkpoint after the stop request."""
+    """Seconds that the run may take for its checkpoint after the stop request."""
     launcher: RunProcess | None = None
     reached: bool = False
-    """Whether the run reached its own limit before the stop request to the job."""
+    """Whether the run reached its own limit before the job was asked to stop."""
     killed: bool = False
-    """Whether the run was ended at its limit."""
+    """Whether the run was killed because it reached its limit."""
 
 
 def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int]:
     """Return a run's time limit and the time for its checkpoint, in seconds. A limit of 0 means no limit.
 
     By default, the time until the job's stop request is divided equally among the incomplete runs. The checkpoint time
-    is at most the limit, so a run that does not stop takes little time from the others.
+    is at most the limit, so a run that does not stop takes little time from other runs.
 
     Parameters
     ----------
     options
-        Options of the job, with its limits.
+        Options of the job, including its time limits.
     used
         Seconds since the start of the job.
     waiting
@@ -223,7 +223,7 @@ class RunLoop:
                 self._files.note_failure(error)
 
     def _check_signals(self) -> None:
-        """End the job if a signal requests it."""
+        """End the job if a signal has requested this."""
         self._requests.wait(0.0)
         if self._requests.leaving is not None:
             raise EndOfJobError(self._requests.leaving)

@@ -16,19 +16,22 @@ _SPACE = 1 << 16
 
 
 class StatusFiles:
-    """Writer of job files. If the disk is full, the failure is reported in each status instead of being raised."""
+    """Writer of job files.
+
+    If the disk is full, the failure is reported in each status file, and no exception is raised.
+    """
 
     def __init__(self, root: Path, directory: Path) -> None:
         self.failure = ""
-        """File system and error message of the last failed write. It is empty without a failure."""
+        """File system and error message of the last failed write, or an empty string if no write has failed."""
         self._root = root
         self._directory = directory
 
     def write(self, path: Path, make_text: Callable[[], str]) -> bool:
-        """Write a file atomically. Return whether it was written.
+        """Write a file atomically. Return whether the write succeeded.
 
-        If the disk is full, the job's reserved space is released and the write is retried. The text may then contain
-        the failure.
+        If the disk is full, the job's reserved space is released and the write is retried. The text is made again, and
+        may then contain the failure.
         """
         return self._try(lambda: self._write(path, make_text())) or self._try(lambda: self._write(path, make_text()))
 
@@ -111,11 +114,11 @@ class StatusRecorder:
         self.attempt = attempt
 
     def record_job(self, state: str, status: int | None = None) -> bool:
-        """Write the state of the job. Return whether it was written."""
+        """Write the state of the job. Return whether the write succeeded."""
         return self._write(self._root / "jobs" / self._job, self._start, state, status, hosts=self._hosts)
 
     def record_run(self, run: str, start: str, state: str, status: int | None = None, *, limit: str = "") -> bool:
-        """Write the state of a run. Return whether it was written.
+        """Write the state of a run. Return whether the write succeeded.
 
         Parameters
         ----------
@@ -128,7 +131,7 @@ class StatusRecorder:
         status
             Exit status, or None while the run is running.
         limit
-            Limit that the run reached: ``run_limit``, ``walltime``, or empty for none.
+            Limit that the run reached: ``run_limit``, ``walltime``, or an empty string for none.
         """
         return self._write(self._root / "runs" / run, start, state, status, job=self._job, limit=limit or None)
 

@@ -19,7 +19,7 @@ class StopRequests:
     descriptor
         File descriptor of the pipe to which the job script writes signal names.
     may_be_preempted
-        Whether SIGTERM may be a preemption after which the scheduler restarts the job. If so, runs may write a
+        Whether SIGTERM may mean that the scheduler preempts the job and restarts it later. If so, runs may write a
         checkpoint.
     """
 
@@ -27,7 +27,7 @@ class StopRequests:
         self.stopping = False
         """Whether runs must write a checkpoint and exit."""
         self.leaving: int | None = None
-        """Exit status with which the script must end immediately, or None before such a signal."""
+        """Exit status with which the script must end immediately, or None if no such signal has arrived."""
         self.grace = 0.0
         """Seconds within which the run may exit on its own before it is killed."""
         self._descriptor = descriptor
@@ -37,7 +37,7 @@ class StopRequests:
             signal.signal(signal.Signals[f"SIG{name}"], self._handle)
 
     def wait(self, seconds: float) -> None:
-        """Wait at most this time for a signal and handle it."""
+        """Wait up to `seconds` for a signal, and handle it."""
         ready, _, _ = select.select([self._descriptor], [], [], seconds)
         if ready:
             for name in os.read(self._descriptor, 4096).decode("ascii").split():

@@ -28,7 +28,7 @@ class AveragedErrors:
         self._before: dict[int, list[Tensor]] = {}
 
     def is_due(self, updates: int) -> bool:
-        """Return whether residuals must be set to zero before the next step, after this number of updates."""
+        """Return whether residuals must be set to zero before the step that follows `updates` updates."""
         reset = self._channel.feedback_reset
         return bool(reset and updates and updates % reset == 0)
 
@@ -38,7 +38,10 @@ class AveragedErrors:
             self._before[id(piece)] = [values.clone() for values in _residuals(piece)]
 
     def average(self, piece: Piece) -> None:
-        """Average the residuals before and after a reduction. Without a copy, the residuals remain unchanged."""
+        """Average the residuals before and after a reduction.
+
+        If `keep` made no copy, the residuals remain unchanged.
+        """
         weight = self._channel.feedback_average
         for before, values in zip(self._before.pop(id(piece), ()), _residuals(piece), strict=False):
             values.mul_(1 - weight).add_(before, alpha=weight)

@@ -37,7 +37,7 @@ class Bucket:
     pieces
         Number of equal pieces. The length is padded to a multiple of this number.
     initial
-        Function that returns the initial values of a parameter. By default the parameters contain their values.
+        Function that returns the initial values of a parameter. By default, parameters keep their current values.
     """
 
     def __init__(self, parameters: list[Held], pieces: int, initial: Initial | None = None) -> None:
@@ -80,7 +80,7 @@ class Bucket:
         self.await_gradients()
 
     def take_gradient(self, k: int) -> None:
-        """Move the new gradient of slot `k` into the bucket. Autograd adds later gradients there.
+        """Move the new gradient of slot `k` into the bucket. Autograd adds later gradients to the bucket.
 
         The bucket need not be zeroed beforehand, and the first gradient is copied while it is still in the cache.
         """
@@ -129,7 +129,7 @@ class Bucket:
                 yield slot, slice(start - owned.start, stop - owned.start)
 
     def list_message_parts(self, owned: slice | None = None) -> list[MessagePart]:
-        """List the parts of a message: parameters of the whole bucket, or complete rows of the piece `owned`."""
+        """List the parts of a message: all parameters of the bucket, or only the complete rows in the piece `owned`."""
         parts = []
         everything = slice(0, self.values.numel())
         for slot, inside in self.parts(owned or everything):
@@ -159,13 +159,13 @@ class Bucket:
 
     @property
     def summands(self) -> Axes:
-        """Axes of the tensor grid along which gradients must be summed. The result is empty if they are complete."""
+        """Axes of the tensor grid along which gradients must be summed. Empty if the gradients are complete."""
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 
     @property
     def ep(self) -> int:
-        """Number of data-parallel ranks that hold different experts in this bucket, or 1 without experts."""
+        """Number of data-parallel ranks that hold different experts in this bucket, or 1 if there are no experts."""
         return self.slots[0].shard.ep
 
     @property
@@ -177,7 +177,7 @@ class Bucket:
 def make_buckets(
     held: Sequence[Held], *, limit_bytes: float, replicas: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
-    """Make the buckets that `fuse` selects, from the last parameter to the first, in the order of the gradients.
+    """Make the buckets that `fuse` selects, from the last parameter to the first, as the backward pass fills them.
 
     The buckets are created lazily. A caller that keeps only a piece of a bucket can free the rest before the next
     bucket is created.

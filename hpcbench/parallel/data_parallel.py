@@ -66,14 +66,14 @@ class DataParallel:
     touched
         Record of the touched rows of an embedding table whose gradient may be sent as rows.
     always_by_rows
-        Whether this gradient is sent as rows even if rows take more bytes.
+        Whether the embedding gradient is sent as rows even if rows take more bytes.
 
     Attributes
     ----------
     pieces : list of Piece
         Pieces that this rank owns.
     link : HostLink or None
-        Link to the host memory, or None without offloading.
+        Link to the host memory, or None if nothing is offloaded.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class DataParallel:
 
     @property
     def by_rows(self) -> ByRows | None:
-        """Reduction of an embedding gradient as rows, or None without such a gradient or without other replicas."""
+        """Reduction of an embedding gradient as rows, or None if there is no such gradient or no other replica."""
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
@@ -191,12 +191,12 @@ class DataParallel:
         """Return the 2-norm of the gradient of the whole model.
 
         Each parameter is counted once, and the result is bitwise identical on all ranks. The norm is NaN if a gradient
-        is not finite. It is None if all gradients are finite but no rank has the mean gradient.
+        is not finite. The norm is None if all gradients are finite but no rank has the mean gradient.
         """
         return self._world_norm(self.gradient_square())
 
     def gradient_square(self) -> float:
-        """Return this rank's contribution to the squared gradient norm, which is the sum over all ranks."""
+        """Return this rank's contribution to the squared gradient norm. The contributions of all ranks are summed."""
         return self._square(self._own)
 
     @property
@@ -337,8 +337,8 @@ class DataParallel:
     def held_bytes(self) -> dict[str, int]:
         """Return the size in bytes of the tensors that persist between steps, by purpose, for the device and the host.
 
-        Residuals of error feedback are in host memory, where messages are encoded. They are listed only if they exist.
-        Masks of sparse weights count as parameters.
+        Residuals of error feedback are in host memory, where messages are encoded. Residuals are listed only if they
+        exist. Masks of sparse weights count as parameters.
         """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}

@@ -13,7 +13,7 @@ from hpcbench.parallel import flat
 from hpcbench.parallel.buffers import to_host
 
 CHUNK = 1 << 22
-"""Number of GPU elements that are converted to fp64 at a time."""
+"""Number of elements in GPU memory that are converted to fp64 at a time."""
 
 
 def square_sum(x: Tensor) -> float:
@@ -41,7 +41,7 @@ def exact_sum(group: Group, values: Sequence[float], exact: Channel) -> list[flo
 
 
 def everyones_counts(group: Group, counts: Mapping[int, int], exact: Channel) -> list[dict[int, int]]:
-    """Gather the counts of every rank, in rank order. The keys are non-negative integers."""
+    """Gather the counts of every rank, in rank order. The keys of the counts are non-negative integers."""
     length = round(max(most for (most,) in gather(group, [float(max(counts, default=0) + 1)], exact)))
     rows = gather(group, [float(counts.get(k, 0)) for k in range(length)], exact)
     return [{k: round(n) for k, n in enumerate(row) if n} for row in rows]

@@ -1,4 +1,4 @@
-"""Selection of parameters that share a bucket, used by the engine and by predictions."""
+"""Assignment of parameters to buckets, used by the engine and by predictions."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Item(NamedTuple):
     """Bytes of the gradient in wire dtype. For a split parameter, the value is the mean over its parts.
 
     With the mean, all ranks of a tensor-parallel group use the same buckets, even if their parts differ in size.
-    Replicas of a parameter in this group then make the same calls in the same order.
+    Ranks that hold replicas of a parameter then make the same calls in the same order.
     """
     alike: tuple[str, ...]
     """Axes of the tensor grid along which ranks hold the same part of the parameter."""

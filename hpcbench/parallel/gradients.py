@@ -1,8 +1,8 @@
 """Reduction of gradients to the owners of the pieces.
 
 Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
-3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. They accumulate only the
-owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This takes less memory but more messages.
+3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. These stages accumulate only
+the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This needs less memory but more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ Each reduction occupies the memory of a bucket.
 
 
 class Gradients:
-    """Reducer of bucket gradients into pieces.
+    """Reducer that averages the gradients of buckets into pieces.
 
     Parameters
     ----------
@@ -54,19 +54,19 @@ class Gradients:
     link
         Link to host memory, or None if the gradients of the pieces are on the device.
     whole
-        Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
-        weights of the bucket are no longer needed.
+        Callback, used if `freed` is set. The callback is called when a micro-batch has added all gradients of a bucket,
+        so that the weights of the bucket are no longer needed.
     touched
-        Record of the touched rows of the table whose gradient may be sent as rows, or None without such a table.
+        Record of the touched rows of the table whose gradient may be sent as rows, or None if there is no such table.
     always
-        Whether this gradient is sent as rows even if rows take more bytes.
+        Whether the gradient of this table is sent as rows even if rows take more bytes.
 
     Attributes
     ----------
     by_rows : ByRows or None
-        Reducer of the table whose gradient may be sent as rows, or None without such a table.
+        Reducer of the table whose gradient may be sent as rows, or None if there is no such table.
     low_rank : LowRank
-        Reducer of gradients that are approximated by a low rank.
+        Reducer of low-rank approximations of gradients.
     averaged_errors : AveragedErrors
         Moving average of the residuals of error feedback.
     """
@@ -153,7 +153,7 @@ class Gradients:
         self._reduce_partial()
 
     def _added(self, piece: Piece, k: int, parameter: Tensor) -> None:
-        """Record that the backward pass has added to the gradient of slot `k`.
+        """Record that the backward pass has added a gradient to slot `k`.
 
         Reductions of complete buckets are started in the same order on every replica.
         """

@@ -29,7 +29,7 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    """A layer with some columns of the weight, [n, k/t], which computes the whole output from parts of the input."""
+    """A layer with some columns of the weight, [n, k/t], which computes partial sums from a part of the input."""
 
     def __init__(self, plain: nn.Linear, border: Border) -> None:
         super().__init__()

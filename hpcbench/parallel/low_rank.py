@@ -6,9 +6,10 @@ iteration. Two small all-reduces replace the sum of the matrix:
 1. P = M Q [n, r], summed over the replicas and then orthonormalized,
 2. Q = M' P [m, r], summed over the replicas.
 
-Every replica decodes the same sum P Q'. Its own error is E = M - P Q' / replicas, which the next step adds. The columns
-of Q are the start of the next power iteration. Vectors, and matrices that would not become at least two times smaller,
-are summed together with P. The channel's codec also encodes these messages, and E contains its error in P and Q.
+Every replica decodes the same sum P Q'. The error of a replica, E = M - P Q' / replicas, is added to its gradient in
+the next step. The columns of Q are the start of the next power iteration. Vectors, and matrices that would not become
+at least two times smaller, are summed together with P. These messages are also encoded by the channel's codec, and E
+includes the codec's errors in P and Q.
 """
 
 import zlib
@@ -39,7 +40,7 @@ class _Matrix:
 
 
 class LowRank:
-    """Reducer of gradients by their low-rank approximation.
+    """Reducer that sums low-rank approximations of gradients.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class LowRank:
     Attributes
     ----------
     factors : dict of Tensor
-        Factor Q of the previous step [m, r], keyed by parameter name. It is identical on all replicas.
+        Factor Q of the previous step [m, r], keyed by parameter name. The factors are identical on all replicas.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -57,7 +58,7 @@ class LowRank:
         self.factors: dict[str, Tensor] = {}
 
     def forget(self) -> None:
-        """Begin the next approximations with random factors, after gradients that were discarded."""
+        """Discard the factors, so that the next approximations begin with random factors."""
         self.factors.clear()
 
     def save(self) -> dict[str, Tensor]:
@@ -65,14 +66,14 @@ class LowRank:
         return {name: factor.to("cpu", copy=True) for name, factor in self.factors.items()}
 
     def load(self, saved: dict[str, Tensor]) -> None:
-        """Load saved factors. Without factors, the next approximations begin with random factors."""
+        """Load saved factors. If `saved` is empty, the next approximations begin with random factors."""
         self.factors = {name: factor.clone() for name, factor in saved.items()}
 
     def start(self, piece: Piece, gradients: Tensor, divisor: float, group: Group) -> Reduction | None:
         """Start to sum a gradient, divided by `divisor` (a collective call).
 
-        The sum overwrites the values of `gradients`, or of their copy in the wire dtype. Return None if the bucket has
-        no matrix that becomes smaller.
+        The sum overwrites the values of `gradients`, or of their copy in the wire dtype. Return None if no matrix of
+        the bucket would become smaller.
         """
         bucket, rank = piece.bucket, self._channel.low_rank
         assert piece.feedback is not None

@@ -9,13 +9,13 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masking(Protocol):
-    """A mask that keeps some weights at zero. It sets `Piece.packing`, so that messages omit the zeros."""
+    """A mask that keeps some weights at zero. The mask sets `Piece.packing`, so that messages omit the zeros."""
 
     def is_due(self, updates: int) -> bool:
-        """Return whether the zeros are selected again after this number of updates."""
+        """Return whether the zeros are selected again after `updates` updates."""
 
     def renew(self, updates: int) -> None:
-        """Select the zeros after this number of updates (a collective call)."""
+        """Select the zeros after `updates` updates (a collective call)."""
 
     def apply(self, piece: Piece) -> None:
         """Set masked master weights and moments of a piece to zero."""

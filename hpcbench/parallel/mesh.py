@@ -24,22 +24,23 @@ class Mesh:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Memory locations of the groups' arrays. The default is host memory, and GPU memory without GPU-aware MPI.
+        Memory locations of the groups' arrays. By default, arrays may be in host memory or in GPU memory, and GPU-aware
+        MPI is not used.
 
     Attributes
     ----------
     tp, pp, world : Group
         Tensor-parallel group, pipeline group, and the group of all ranks.
     dp : Group
-        The replicas: all ranks that hold the same part of the model, for other samples or other positions. Gradients
-        are averaged over this group, and ZeRO shards states over it.
+        The replicas: all ranks that hold the same part of the model and process different samples or positions.
+        Gradients are averaged over this group, and ZeRO shards states over it.
     sample_rank : int
-        Index of the part of the samples that this rank processes. Ranks of a ``cp`` group process the same part.
+        Index of the part of the samples that this rank processes. Ranks of a ``cp`` group process the same samples.
     cp : Group or None
-        Ranks that share the positions of samples, or None if each rank holds all positions.
+        Ranks among which the positions of samples are divided, or None if each rank holds all positions.
     ep : Group or None
-        Neighboring data-parallel ranks that share the experts, or None if each rank holds all experts. These ranks hold
-        the same positions of their samples.
+        Consecutive data-parallel ranks among which the experts are divided, or None if each rank holds all experts.
+        These ranks hold the same positions of their samples.
     ends : Group
         Group of the first and the last stage of this rank's pipeline. On other stages, this group contains only the
         rank itself.
@@ -104,7 +105,7 @@ class Mesh:
         return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
-        """Return the group of the tensor grid's ranks that differ from this rank only along these axes.
+        """Return the group of ranks whose coordinates in the tensor grid differ from this rank's only along these axes.
 
         The coordinate along the last axis varies fastest.
         """

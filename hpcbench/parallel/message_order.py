@@ -1,9 +1,9 @@
-"""One order of all messages of a pipeline, for libraries whose messages have no tags, such as NCCL.
+"""A common order of all messages of a pipeline, for libraries whose messages have no tags, such as NCCL.
 
-Over NCCL, the messages of a stage run one after another in the order in which the stage starts them. If two stages
-started a message between them at different positions, each could wait for the other. Therefore all stages start their
-messages in the order of a pipeline whose passes take the same time on every stage. A stage starts a receive as soon as
-all earlier messages have been started, long before it needs the values.
+Over NCCL, the messages of a stage run one after another in the order in which the stage starts them. If the two stages
+of a message started it at different positions in their sequences, each could wait for the other. Therefore all stages
+start their messages in the order of a pipeline whose passes take the same time on every stage. A stage starts a receive
+as soon as all earlier messages have been started, long before it needs the values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from hpcbench.parallel.schedule import Action
 
 _SECONDS = {"forward": 1, "backward": 2}
-"""Duration of a pass. Only the order matters."""
+"""Relative duration of each pass, which affects only the order of messages."""
 
 
 class StageMessage(NamedTuple):
@@ -54,7 +54,7 @@ def order_messages(actions: Sequence[Iterable[Action]], parts: int) -> list[Stag
     Raises
     ------
     ValueError
-        The stages wait for each other.
+        The actions cannot be carried out, because stages would wait for each other.
     """
     stages = len(actions)
     todo = [list(of_stage)[::-1] for of_stage in actions]
@@ -103,7 +103,7 @@ class OrderedMessages(Generic[T]):
         self._start_receives()
 
     def send(self, message: StageMessage, start: Callable[[], object]) -> None:
-        """Start to send a message, which must be the next message of this stage, and the receives that follow it."""
+        """Start to send the next message of this stage, and start the receives that follow it."""
         if not self._todo or self._todo.pop() != message:
             raise RuntimeError(f"{message} is not the next message of stage {self._stage}")
         start()

@@ -68,7 +68,7 @@ class OnDemand:
     pieces
         Pieces that this rank owns.
     stacks
-        Modules that use the weights and execute unit by unit.
+        Modules that use the weights and are executed unit by unit.
     mesh
         Mesh whose groups `Mesh.replicas` hold the pieces.
     policy
@@ -81,8 +81,8 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Another cause is a bucket with parameters of two
-        stacks, which run at different times, so it is undefined when the bucket can be freed.
+        A parameter belongs to no unit, so it would never be gathered. Alternatively, a bucket contains parameters of
+        two stacks, which run at different times, so it would be unclear when to free the bucket.
     """
 
     def __init__(

@@ -11,8 +11,9 @@ root mean square.
 - Adam's bias corrections of the moments remain. The correction of the variance is frozen together with the variance.
 
 Gradients are never clipped, because after the freeze no rank has the mean gradient or its norm. The norms of the
-replicas' own gradients do not determine the norm of the mean. They are larger by up to a factor of the square root of
-the number of replicas. DeepSpeed scales each rank's gradient by the norm of this rank, which is a different algorithm.
+replicas' own gradients do not determine the norm of the mean. These norms are larger, by a factor of up to the square
+root of the number of replicas. DeepSpeed scales each rank's gradient by the norm of this rank, which is a different
+algorithm.
 """
 
 import math
@@ -65,14 +66,14 @@ class OneBitAdam(DataParallel):
 
     @property
     def frozen(self) -> bool:
-        """Whether the variance is frozen. Only the number of updates determines this, including in a resumed run."""
+        """Whether the variance is frozen. The result depends only on the number of updates, even in a resumed run."""
         return self.updates >= self._freeze_step
 
     def frozen_elements(self) -> tuple[int, int]:
-        """Count the elements of the whole model, and the elements without any gradient so far, which never change.
+        """Count all elements of the model, and the elements that have had no gradient so far and will never change.
 
-        All ranks must call this method, and all return the same counts. It should be called immediately after the
-        freeze.
+        All ranks must call this method, and all return the same counts. The method should be called immediately after
+        the variance is frozen.
         """
         counts = [0.0, 0.0]
         for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):
@@ -83,7 +84,7 @@ class OneBitAdam(DataParallel):
         return round(elements / replicas), round(unused / replicas)
 
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
-        """Begin a step like `DataParallel.begin`.
+        """Begin a step, as `DataParallel.begin` does.
 
         Once the variance is frozen, the pieces contain this replica's own gradients.
         """
@@ -94,7 +95,7 @@ class OneBitAdam(DataParallel):
         """Return the gradient norm of `DataParallel` during warm-up.
 
         Once the variance is frozen, return NaN if any replica's gradient is not finite, and None otherwise. All ranks
-        skip a step together.
+        therefore skip the same steps.
         """
         if not self.frozen:
             return super().gradient_norm()
@@ -142,7 +143,7 @@ class OneBitAdam(DataParallel):
         return not self.frozen
 
     def forget_residuals(self) -> None:
-        """Set the residuals to zero like `DataParallel`, unless the variance is frozen.
+        """Set the residuals to zero, as `DataParallel` does, unless the variance is frozen.
 
         Once the variance is frozen, a step is discarded before its momenta are sent, so the errors of earlier momenta
         must still be corrected.
@@ -153,9 +154,9 @@ class OneBitAdam(DataParallel):
     def _clear_unused(self, piece: Piece) -> None:
         """Set momentum and residuals to zero for elements that have never had a gradient.
 
-        A sign cannot be zero. Otherwise, these elements would receive the magnitude of their block, and an update of
-        this magnitude divided by a variance of zero. The padding is zeroed in the same way. An element whose first
-        gradient arrives later never changes.
+        Because a sign cannot be zero, these elements would otherwise receive the magnitude of their block, and this
+        magnitude would be divided by a variance of zero. The padding is zeroed in the same way. An element whose first
+        gradient arrives after the freeze never changes.
         """
         unused = piece.adam.second == 0
         piece.adam.first.masked_fill_(unused, 0)

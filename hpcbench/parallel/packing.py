@@ -1,4 +1,6 @@
-"""Messages without masked values. Sender and receiver have the same mask, so only the kept values are sent.
+"""Packing of messages, which omits masked values.
+
+Sender and receiver have the same mask, so only the kept values are sent.
 
 If a bucket is cut into pieces, the kept values of each piece are contiguous. A collective requires pieces with the same
 length, so every piece is padded with zeros to the length of the longest piece.

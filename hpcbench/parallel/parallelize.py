@@ -1,4 +1,4 @@
-"""In-place parallelization of a model, which keeps only the rank's stage, splits layers, and records shards."""
+"""In-place parallelization of a model: removal of other stages, splitting of layers, and recording of shards."""
 
 from dataclasses import replace
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ def parallelize(
     dtype, device
         Dtype and device of the parameters.
     tied
-        Whether the head shares the weight of the embedding.
+        Whether the head and the embedding share one weight.
     by_rows
         Whether the gradient of the embedding may be sent as touched rows.
 

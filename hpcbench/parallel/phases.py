@@ -18,7 +18,8 @@ class Phases:
     Attributes
     ----------
     forward, backward
-        Time of the passes, including tensor-parallel communication. Recomputation is part of the backward pass.
+        Time of the forward or backward passes, including tensor-parallel communication. Recomputation is part of the
+        backward pass.
     bubble
         Idle time of the stage, from the call that receives another stage's message until the message arrives.
     reduction
@@ -30,7 +31,7 @@ class Phases:
     steps
         Number of steps.
     clock
-        Clock that measures the phases. It must have been settled.
+        Clock that measures the phases. Call its method `settle` before reading any times.
     recorder
         Recorder of the phases while a step is traced.
     """
@@ -59,7 +60,7 @@ class Phases:
         out_of
             Enclosing phase, from which the time is subtracted.
         of
-            Micro-batch and chunk of the work, or None if it belongs to no micro-batch.
+            Micro-batch and chunk of the work, or None if the work belongs to no micro-batch.
         """
         self.clock.count(begin, end, partial(self._add, phase, out_of))
         if self.recorder is not None:

@@ -74,7 +74,7 @@ class Piece:
     feedback: Feedback | None
     """Residuals of gradient messages, or of momentum messages of 1-bit Adam."""
     to_come: int = 0
-    """Number of gradients that the backward pass must still add to the bucket."""
+    """Number of gradients that the backward pass has yet to add to the bucket."""
     reduction: Reduction | None = None
     """Reduction in progress, or None."""
     packing: Packing | None = None
@@ -122,8 +122,8 @@ def make_piece(
 ) -> Piece:
     """Create piece `part` of `parts` pieces of a bucket. With a `link`, the states are in host memory.
 
-    A piece that is the whole bucket may be `in_place`. Then weights in fp32 or better serve as master weights, and the
-    reduced gradients overwrite the gradients.
+    A piece that is the whole bucket may be `in_place`. In this case, weights in fp32 or better serve as master weights,
+    and reduced gradients overwrite local gradients.
     """
     n = bucket.values.numel()
     owned = cut_evenly(n, parts)[part]
@@ -210,7 +210,7 @@ def load_residuals(pieces: Iterable[Piece], saved: dict[str, dict[str, Tensor]])
     Raises
     ------
     KeyError
-        The residuals of a parameter of this rank are missing.
+        The saved residuals of one of this rank's parameters are missing.
     """
     for piece in pieces:
         if piece.feedback:

@@ -239,7 +239,7 @@ def tag(i: int, boundary: int, *, forward: bool, parts: int) -> int:
 
 
 def _collect(sendings: list[Work]) -> list[Work]:
-    """Count the messages that have been sent, free their memory, and return the remaining messages."""
+    """Count the messages that have been sent, free their memory, and return the messages that are still being sent."""
     left = [sending for sending in sendings if not sending.done]
     for sending in sendings:
         if sending not in left:

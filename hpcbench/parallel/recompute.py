@@ -70,7 +70,7 @@ def recompute(part: Any, what: str | int) -> None:
     Parameters
     ----------
     part
-        Part of a model. It must have ``blocks``, and each block must have ``attention.core``.
+        Part of a model. The part must have ``blocks``, and each block must have ``attention.core``.
     what
         ``none``, ``selective``, ``full`` or a number n. ``selective`` recomputes the attention core of each layer,
         which consists of scores, softmax and the product with the values (arXiv 2205.05198, section 5). ``full``

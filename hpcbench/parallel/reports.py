@@ -1,4 +1,4 @@
-"""Reports from all ranks to the first rank at the end of a step, and replies, without a barrier.
+"""Reports from all ranks to the first rank at the end of a step, and replies to all ranks, without a barrier.
 
 The first rank is on the first pipeline stage, which finishes a step last. The other ranks have therefore already sent
 their reports when the first rank waits for them. A reply is read some steps later, at the same step on every rank.
@@ -51,7 +51,7 @@ class Reports:
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def answer(self, number: int, *, step: int) -> None:
-        """Send a reply about a step to all ranks. Only the number on the first rank is used."""
+        """Send a reply about a step to all ranks. Only the value on the first rank is used."""
         self._unread.append(step)
         if self._world.rank == 0:
             self._own.append(number)

@@ -31,7 +31,10 @@ class Schedule(Protocol):
 
 
 def gpipe(stage: int, stages: int, microbatches: int, chunks: int = 1) -> Iterator[Action]:
-    """Yield all forwards, then all backwards (GPipe, arXiv 1811.06965). All micro-batches are alive at once."""
+    """Yield all forwards, then all backwards (GPipe, arXiv 1811.06965).
+
+    All micro-batches are in flight at the same time.
+    """
     _one_chunk("gpipe", chunks)
     for i in range(microbatches):
         yield Action("forward", i)
@@ -43,7 +46,7 @@ def one_f_one_b(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
     """Yield the 1F1B schedule (PipeDream-Flush, arXiv 2006.09503).
 
     The warm-up consists of ``min(stages - stage - 1, microbatches)`` forwards. Then forwards and backwards alternate,
-    followed by the remaining backwards. At most ``stages - stage`` micro-batches are alive.
+    followed by the remaining backwards. At most ``stages - stage`` micro-batches are in flight.
     """
     _one_chunk("1f1b", chunks)
     forwards = [Action("forward", i) for i in range(microbatches)]
@@ -55,8 +58,8 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 1) -> 
     """Yield interleaved 1F1B with several chunks per stage (arXiv 2104.04473, section 2.2).
 
     The bubble is divided by the number of chunks. Groups of `stages` micro-batches pass through one chunk after
-    another. The warm-up of ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards is the same as in Megatron-LM and
-    ensures that every gradient arrives before its backward pass.
+    another. As in Megatron-LM, the warm-up consists of ``2 (stages - stage - 1) + (chunks - 1) stages`` forwards, so
+    that every gradient arrives before its backward pass.
 
     Raises
     ------

@@ -6,9 +6,9 @@ all workers wait for each other in each step (BSP). Without a bound, no worker w
 
 An update consumes n pushes in the order of arrival, where n is the number of workers. The pushes may come from any
 workers and are summed in the order of worker and clock. All three methods therefore make the same number of updates,
-with the same number of samples and the same learning rate. They differ in the age of the weights that were used to
-compute gradients. With a bound of 0, an update contains the pushes of one clock, and their sum is bitwise identical to
-an all-reduce in rank order.
+with the same number of samples and the same learning rate. The methods differ only in the age of the weights with which
+gradients were computed. With a bound of 0, an update contains the pushes of one clock, and their sum is bitwise
+identical to an all-reduce in rank order.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from hpcbench.errors import TransitError
 from hpcbench.parallel.buffers import Buffer
 
 MOST_RECORDED = 4000
-"""Maximum number of trace entries. It suffices for several hundred steps of a few workers."""
+"""Maximum number of trace entries, which is enough for several hundred steps of a few workers."""
 
 
 class Push(NamedTuple):
@@ -45,7 +45,7 @@ class TraceEntry(NamedTuple):
     worker: int
     clock: int
     version: int
-    """Version that a pull has read, or version of the weights that a pushed gradient was computed with."""
+    """Version of the weights that a pull has read, or with which a pushed gradient was computed."""
     updates: int
     """Number of updates of the shard at the time of the request."""
 
@@ -69,7 +69,7 @@ class ServerShard:
     bound
         Number of clocks that a worker may be ahead of the slowest worker, or None for no limit.
     apply
-        Function that updates the weights with summed gradients. It also receives the number of previous updates.
+        Function that updates the weights with summed gradients. Its second argument is the number of previous updates.
     updates
         Number of updates.
     clocks
@@ -80,7 +80,7 @@ class ServerShard:
     trace
         The first `MOST_RECORDED` pulls and pushes.
     left_out
-        Number of later pulls and pushes.
+        Number of pulls and pushes that were not recorded because the trace was full.
     on_update
         Callback that is called after each update.
     """
@@ -104,7 +104,7 @@ class ServerShard:
         return self.bound is None or min(self.clocks) >= clock - self.bound
 
     def pull(self, worker: int, clock: int) -> int:
-        """Record a weight read of a worker, and return the version of the weights."""
+        """Record that a worker reads the weights, and return their version."""
         self._record(TraceEntry("pull", worker, clock, self.updates, self.updates))
         return self.updates
 
@@ -168,7 +168,7 @@ class Tickets:
     until
         Last step for which tickets are granted. The number of tickets per step is the number of workers.
     opened
-        Planned last step of the current round at the time when the round was opened.
+        Last step of the current round, as planned when the round was opened.
     """
 
     workers: int

@@ -1,8 +1,8 @@
 """Messages between workers and the shards of the parameter server. Each rank has a worker and a shard.
 
-A shard answers requests while its rank computes. For each worker, a generator receives the requests of the worker one
-by one. The generators advance together with all other operations of the rank. A request is a header of numbers. A push
-also contains gradients.
+A shard answers requests while its rank computes. For each worker, the shard has a generator, which receives the
+worker's requests one by one. The generators advance together with all other operations of the rank. A request is a
+header of numbers. A push also contains gradients.
 """
 
 import threading
@@ -98,7 +98,7 @@ class Server:
         self._progress.keep_moving()
 
     def finish(self) -> None:
-        """Block until all workers have announced their end."""
+        """Block until all workers have announced that they have finished."""
         if self._operation:
             self._progress.finish(self._operation)
         self.hand_over()
@@ -206,12 +206,12 @@ class Worker:
         self.versions: list[int] = []
         """Version of the weights last read from each shard."""
         self.round = 0
-        """Planned last step of the current round at the time when the round began."""
+        """Last step of the current round, as planned when the round began."""
         self.last_step = 0
         """Actual last step of the round, as reported by the first shard."""
 
     def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
-        """Read the weights of all shards as soon as the clocks permit it. Return False if no work remains.
+        """Read the weights of all shards as soon as the workers' clocks permit this. Return False if no work remains.
 
         Parameters
         ----------

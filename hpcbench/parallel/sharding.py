@@ -1,6 +1,6 @@
 """Record of the part of a global parameter that a rank holds.
 
-Initial weights, the gradient norm, parity tests and parameter counts use this record.
+The record is used for initial weights, the gradient norm, parity tests and parameter counts.
 """
 
 import math
@@ -43,7 +43,7 @@ class Shard:
     shape
         Shape of the parameter in the whole model.
     cuts
-        Piece of each dim that this rank holds. It is empty if the rank holds the whole parameter.
+        Piece of each dim that this rank holds, or an empty tuple if the rank holds the whole parameter.
     replicated
         Axes of the tensor grid along which ranks hold the same part.
     copy, copies
@@ -93,7 +93,7 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Return whether ranks hold the same part along exactly these axes."""
+        """Return whether these are exactly the axes along which ranks hold the same part."""
         return self.replicated == axes
 
     @property

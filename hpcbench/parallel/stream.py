@@ -1,8 +1,8 @@
 """Schedule of a pipeline without flush: order of actions and weight versions, as pure data.
 
 Micro-batches are numbered from the start of the run. A single 1F1B schedule processes all of them, so the pipeline
-stays full between steps. A step still consists of m backward passes and one weight update. Stages therefore compute
-with older weights. Version t denotes the weights after t updates.
+stays full between steps. A step still consists of m backward passes and one weight update. The stages therefore compute
+with weights that are not up to date. Version t denotes the weights after t updates.
 
 ================ ============================================ ===============================
 schedule         version of micro-batch i on stage r of p     versions held on stage r
@@ -67,11 +67,11 @@ class Stream:
 
     @property
     def lag(self) -> int:
-        """Largest lead of the last stage over the first stage in steps, plus 1."""
+        """Largest number of steps between the positions of two stages, plus 1."""
         return -(-(self.stages - 1) // self.micro_batches) + 1
 
     def ahead(self, stage: int) -> int:
-        """Return the lead of a stage's forward passes over its backward passes, in micro-batches."""
+        """Return how many micro-batches a stage's forward passes are ahead of its backward passes."""
         return self.stages - 1 - stage
 
     def actions(self, stage: int, step: int) -> Iterator[Action]:

@@ -1,8 +1,8 @@
 """Execution of one stage of a pipeline without flush. Micro-batches stay in flight between steps.
 
 Each activation is preceded by a header, which contains the number of the micro-batch and the weight version of its
-first stage. With vertical sync or with two versions, a stage uses the version in the header. Otherwise it uses its
-newest version.
+first stage. With vertical sync or with two versions, a stage uses the version in the header. Otherwise, the stage uses
+its newest version.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Flight(NamedTuple):
     version: int
     """Weight version of the forward pass."""
     calls: dict[str, int]
-    """Call counts of the channels before the forward pass, with which a resumed run repeats the pass exactly."""
+    """Call counts of the channels before the forward pass, which a resumed run needs to repeat the pass exactly."""
 
 
 class Arrived(NamedTuple):
@@ -52,7 +52,7 @@ class StreamPipeline(Pipeline):
     policy
         Policy that provides the channels. Headers use the channel without compression.
     others
-        Keyword arguments of `Pipeline`.
+        Keyword arguments that are passed to `Pipeline`.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ class StreamPipeline(Pipeline):
     def settle(self) -> None:
         """Receive all activations in transit, and wait until all messages have been sent.
 
-        At the end of a step, an activation is in transit across each boundary. It must be received before other
-        messages are sent across the boundary or the run ends. All stages must call this method.
+        At the end of a step, an activation is in transit across each boundary. The activation must be received before
+        the run ends or other messages are sent across the boundary. All stages must call this method.
         """
         coming = self._next
         if self._stage and coming < self._stream.total and coming and self._arrived is None:
@@ -138,7 +138,7 @@ class StreamPipeline(Pipeline):
     def repeat(self, step: int, batch: Callable[[int], MicroBatch], calls: dict[int, dict[str, int]]) -> None:
         """Refill the pipeline after `step` steps. `calls` is the result of `calls_of_flights` at that time.
 
-        The weight versions must have been restored before.
+        The weight versions must be restored first.
         """
         self._flights, self._arrived = {}, None
         for i in self._stream.entered(self._stage, step):

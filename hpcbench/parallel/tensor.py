@@ -69,7 +69,7 @@ class InOneDimension:
         return make(plain, self._border) if make and self._group.size > 1 else plain
 
     def link(self, layers: list[nn.Module]) -> None:
-        """Do nothing, because these layers gather no weights."""
+        """Do nothing, because the layers do not gather weights."""
 
     def stream_shape(self, samples: int, positions: int, hidden: int) -> tuple[int, int, int]:
         """Return the shape of the rank's part of the residual stream."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 1 << 18
-"""Number of elements that are swapped at a time, which fit in the cache of a core."""
+"""Number of elements that are swapped at a time, small enough for the cache of a core."""
 
 
 class MissingVersionError(RuntimeError):
@@ -95,7 +95,7 @@ class Versions:
         return self._flats if version == self.loaded else self._stashed[version]
 
     def restore(self, newest: int, oldest: int) -> dict[int, list[Tensor]]:
-        """Restart with the loaded weights as version `newest`, and allocate buffers for the versions from `oldest`.
+        """Restart with the loaded weights as version `newest`, and allocate buffers for versions `oldest` and later.
 
         The caller fills the returned buffers.
         """
@@ -106,7 +106,7 @@ class Versions:
 
     @property
     def stashed_bytes(self) -> int:
-        """Bytes of the stashed versions when their number was largest."""
+        """Maximum number of bytes that the stashed versions have occupied."""
         return (self.most - 1) * sum(flat.nbytes for flat in self._flats)
 
 

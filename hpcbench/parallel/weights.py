@@ -19,7 +19,7 @@ class Weights(Protocol):
     """Distribution of updated pieces at a ZeRO stage."""
 
     def give(self, piece: Piece, source: Tensor) -> None:
-        """Set the source of an updated piece.
+        """Set the tensor that contains the new values of an updated piece.
 
         `source` is on the model's device and remains valid until the next update.
         """

@@ -29,7 +29,7 @@ def start_sum(
     scattered
         Whether this rank needs only the sum of its own piece. Otherwise, the sum overwrites the values in `buffer`.
     residuals
-        Residuals of error feedback, or None without error feedback.
+        Residuals of error feedback, or None if error feedback is not used.
     """
     if scattered:
         result = room((len(buffer) // group.size,), like=piece.bucket.values)

@@ -13,8 +13,8 @@ def count_alive(actions: Iterable[Action], layers: Sequence[int] | None = None) 
     actions
         Actions of the stage, in the order of its schedule.
     layers
-        Number of layers in each chunk of the stage, to count layers. By default, (micro-batch, chunk) pairs are
-        counted.
+        Number of layers in each chunk of the stage, if layers are to be counted. By default, (micro-batch, chunk) pairs
+        are counted.
     """
     alive = most = 0
     for action in actions:

@@ -31,9 +31,9 @@ class Parameter:
     ep: int = 1
     """Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters."""
     by_rows: bool = False
-    """Whether the gradient may be sent as touched rows only."""
+    """Whether the gradient may be sent as touched rows."""
     role: str = ""
-    """Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty text."""
+    """Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty string."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PredictedBucket:
     """A bucket of parameters on one rank."""
 
     length: int
-    """Number of elements, padding included."""
+    """Number of elements, including padding."""
     filled: int
     """Number of elements without padding."""
     summands: Axes
@@ -54,7 +54,7 @@ class PredictedBucket:
     ep: int = 1
     """Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts."""
     width: int = 0
-    """Values per row if the gradient may be sent as touched rows only; else 0."""
+    """Values per row if the gradient may be sent as touched rows, or 0 otherwise."""
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
@@ -73,8 +73,8 @@ class BucketLayout(NamedTuple):
     order: tuple[int, ...]
     """Indices in `kinds`, in the order in which the backward pass fills the buckets."""
     together: int
-    """Largest number of elements that ZeRO-3 holds at a time. They belong to one unit, to the previous unit, whose
-    weights are being gathered, and to the next unit, whose gradients are being summed."""
+    """Largest number of elements that ZeRO-3 holds at a time: the elements of a unit, of the previous unit, whose
+    weights are being gathered, and of the next unit, whose gradients are being summed."""
 
 
 def get_itemsize(train: Train) -> int:
@@ -93,7 +93,7 @@ def lay_out_buckets(model: Model, train: Train, layout: Layout, rank: int) -> di
 
 
 class _Part(NamedTuple):
-    """Properties of a part that determine its parameters. Equal parts have identical buckets."""
+    """Properties of a part that determine its parameters. Parts with equal properties have identical buckets."""
 
     model: Model
     seq_len: int
@@ -104,7 +104,7 @@ class _Part(NamedTuple):
     apart: bool
     """Whether the two copies of a tied weight are on different stages."""
     by_rows: bool
-    """Whether the embedding gradient may be sent as touched rows only."""
+    """Whether the embedding gradient may be sent as touched rows."""
 
 
 class _Rules(NamedTuple):

@@ -18,11 +18,11 @@ class PredictedCall:
     """``all-reduce``, ``reduce-scatter``, ``all-gather``, ``all-to-all`` or ``send``. ``broadcast`` and ``reduce``
     stand for a sequence of collectives, one for each rank's piece."""
     elements: int
-    """Number of elements in the whole vector. For an all-to-all this is the vector of one rank."""
+    """Number of elements in the whole vector. For an all-to-all, the whole vector is the vector of one rank."""
     width: int
     """Number of bytes per element on the wire."""
     group: str
-    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
+    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (consecutive replicas on one node), ``ep`` (ranks that hold
     different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage), ``world``,
     or axes of the tensor grid, one letter each."""
 

@@ -24,8 +24,8 @@ from hpcbench.predict.experts import list_expert_calls
 class StepCalls:
     """Calls of one rank in a step.
 
-    Every expert is assumed to get the same number of rows, and gradients are assumed to be sent whole. The counts of
-    experts without token dropping, and of gradients sent as touched rows, depend on the text.
+    Every expert is assumed to get the same number of rows, and gradients are assumed to be sent whole. The actual
+    counts depend on the text if experts drop no tokens, or if gradients are sent as touched rows.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class StepCalls:
     rank
         Rank in the world.
     updates
-        Number of updates before this step. It determines whether the variance of 1-bit Adam is frozen.
+        Number of updates before this step, which determines whether the variance of 1-bit Adam is frozen.
     node_ranks
-        Number of neighboring data-parallel ranks on a node, for `node_copy`, or None for the whole group.
+        Number of consecutive data-parallel ranks on a node, for `node_copy`, or None for the whole group.
     zeros
-        Zeros of sparse weights. None assumes that zeros are evenly distributed.
+        Zeros of sparse weights. None means that zeros are assumed to be evenly distributed.
     low_rank
-        Rank of the approximation of gradient matrices, or 0 for whole gradients.
+        Rank of the low-rank approximation of gradient matrices, or 0 for whole gradients.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class StepCalls:
         tensor-parallel region twice per layer and after the embedding, and enters a region twice per layer and before
         the head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
         parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
-        the statistics of the softmax over a sharded vocabulary. The largest logits come first. Sums of exponentials and
-        target logits are then reduced together.
+        the statistics of the softmax over a sharded vocabulary. The first of these reductions is for the largest
+        logits. The second is for the sums of exponentials and the target logits.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
@@ -148,7 +148,10 @@ class StepCalls:
         return again + back + self._to_experts("BACKWARD", number)
 
     def _regions(self, number: int) -> int:
-        """Count the tensor-parallel regions: the attention and MLP of each layer. Only shared experts count."""
+        """Count the tensor-parallel regions: the attention and MLP of each layer.
+
+        In an expert layer, only the shared expert counts as an MLP.
+        """
         layers, experts = self._cut[number], self._model.experts
         routed = len(self._expert_layers(number))
         return 2 * len(layers) - routed + routed * (experts is not None and experts.shared)
@@ -249,7 +252,7 @@ class StepCalls:
         return self._boundary(("PP", "BACKWARD", "GRAD")) if number else None
 
     def header(self, number: int) -> PredictedCall | None:
-        """Return the header (micro-batch, version) before an activation.
+        """Return the header (micro-batch, version) that precedes an activation.
 
         The result is None in a pipeline with a flush, and for the last part.
         """
@@ -263,7 +266,7 @@ class StepCalls:
 
     @cached_property
     def spread(self) -> int:
-        """Number of ranks that share the residual stream between the layers."""
+        """Number of ranks among which the residual stream is divided between the layers."""
         if self._layout.tensor == "1d":
             return self._layout.tp if self._train.sequence_parallel else 1
         grid = self._layout.grid
@@ -290,8 +293,8 @@ class StepCalls:
     def reductions(self, bucket: PredictedBucket) -> list[PredictedCall]:
         """List the reductions of a bucket's gradients over the replicas.
 
-        They run once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit Adam is
-        frozen, momenta are reduced instead of gradients.
+        The reductions run once per step, or once per micro-batch at ZeRO stages 2 and 3. After the variance of 1-bit
+        Adam is frozen, momenta are reduced instead of gradients.
         """
         channel = ("DP", "STEP", "OPTIM") if self._frozen else ("DP", "BACKWARD", "GRAD")
         width = self._exact if self._frozen else self._widths["gradients"]
@@ -304,8 +307,8 @@ class StepCalls:
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.
 
-        They sum the gradients of tied weights and of replicated parameters, compute the gradient norm, and send updated
-        weights back to the replicas.
+        These calls sum the gradients of tied weights and of replicated parameters, compute the gradient norm, and send
+        updated weights back to the replicas.
         """
         calls: list[RepeatedCall] = []
         owned = sum(count * self._owned(bucket).size for bucket, count in self.buckets if bucket.tied)
@@ -327,10 +330,11 @@ class StepCalls:
         return calls
 
     def _summands(self, bucket: PredictedBucket) -> PredictedCall:
-        """Return the gradient sum over the ranks that hold the same parameters.
+        """Return the call that sums gradients over the ranks that hold the same parameters.
 
         With sequence parallelism these parameters are norms, biases of row layers and learned positions. On a tensor
-        grid they are the parameters applied to a rank's own rows. In 2.5d they include the weights, summed over depth.
+        grid they are the parameters applied to a rank's own rows. In mode 2.5d they include the weights, whose
+        gradients are summed over the depth.
         """
         axes, piece = bucket.summands, self._owned(bucket)
         n = max(min(piece.stop, bucket.filled) - piece.start, 0)

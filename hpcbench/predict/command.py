@@ -32,7 +32,7 @@ def predict_study(
     program: str = ENGINE.name,
     **options: Any,
 ) -> tuple[list[Prediction], dict[str, Any], Machine]:
-    """Predict a study file, with parameters and result as in `predict_runs`.
+    """Predict a study file. Parameters and result are the same as for `predict_runs`.
 
     Raises
     ------

@@ -25,8 +25,8 @@ MEMORY_IN_STEP = 0.85
 reach 0.6 to 1.1 of the copy bandwidth (machines/membound.csv).
 """
 NOT_HIDDEN = 0.7
-"""Fraction of the shorter of arithmetic and memory time that a batched product does not hide: attention scores and
-weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
+"""Exposed fraction of the arithmetic or memory time of a batched product, whichever is shorter, from attention scores
+and weighted sums on an A100 at 130 and 219 TFLOP/s (machines/attention.csv, unfused)."""
 KERNEL_S = 8e-6
 """Minimum time of a GPU product in seconds: the smallest cuBLAS kernels in DeepBench (V100), and 7 us on an H100."""
 HOST_KERNEL_S = 6e-6
@@ -37,15 +37,15 @@ OPTIMIZER_BYTES = 69
 """Bytes of memory traffic for each parameter in a mixed-precision Adam step: 90 ms for 1e9 parameters at 770 GB/s
 (bigscience V100 logs, sum of copy, unscaling, clipping, Adam and copy back)."""
 FACTOR_BYTES = 44
-"""Bytes of memory traffic for each gradient that is approximated by a low rank, in fp32: counted passes over matrix and
-error in `hpcbench/parallel/low_rank.py`."""
+"""Bytes of memory traffic for each gradient that is approximated by a low rank, in fp32: counted from the passes over
+matrix and error in `hpcbench/parallel/low_rank.py`."""
 LOSS_BYTES = 45
 """Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""
 NETWORK_SHARE = 0.9
 """Fraction of a node's nominal network bandwidth that large collectives reach: 0.86 to 0.97 on EDR, HDR and NDR."""
 NETWORK_LATENCY_S = 15e-6
-"""Latency in seconds of a collective step between nodes without a latency from the site: NCCL's 14 us per hop."""
+"""Latency in seconds of a collective step between nodes, if the site sets no latency: NCCL's 14 us per hop."""
 WITHIN_LATENCY_S = 3.4e-6
 """Latency in seconds of a collective step within a node over NVLink: NCCL's constant for the simple protocol."""
 RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
@@ -95,10 +95,10 @@ CPU_BYTES_PER_S_A_CORE = 6e9
 """Memory bandwidth of one core, for nodes without measurements (assumed)."""
 PLAN_CALL_S = 2.1e-4
 """Core seconds for starting and ending a plan's call in Python, in addition to its messages, if ranks share cores. This
-and the next two constants are means over the measurements in results/reference/predict-measured*. With the means, the
-predictions there are as accurate as with each measurement's own values."""
+and the next two constants are means over the measurements in results/reference/predict-measured*. Predictions of these
+measurements are as accurate with the means as with each measurement's own values."""
 PLAN_MESSAGE_S = 7e-5
-"""Core seconds for each message of a plan step after the first message."""
+"""Core seconds for each message after the first in a plan step."""
 PLAN_FACTOR = 1.2
 """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
 WAITING_CORES = 0.10
@@ -122,5 +122,5 @@ tables. The four fitted slowdowns deviate from 1 by 0.078 (root mean square); 0.
 ERRORS = {"measured here": 0.06, "measured elsewhere": 0.07, "data sheet": 0.20, "assumed": 0.40}
 """Relative error of an input by source, for intervals that contain 80 % of the measured times. "measured elsewhere" is
 calibrated: 44 of 53 published program runs are inside the interval if runs of the same family are left out
-(benchmarks/predict_programs.py), among them 29 of the 35 runs of programs with other families. The other errors are
+(benchmarks/predict_programs.py), among them 29 of the 35 runs of programs with several families. The other errors are
 assumed: leave-one-out errors of measured tables are 3 to 7 %."""

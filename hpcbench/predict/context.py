@@ -1,7 +1,7 @@
 """Communication calls of context-parallel attention in one layer and micro-batch. Pure.
 
 On each rank, queries and results have n values each, and keys and values have m values each (m = n without grouped
-queries). p ranks share the positions:
+queries). The positions are divided among p ranks:
 
 ======== =============================== ===========================================================
 way      forward                         backward
@@ -23,7 +23,7 @@ BACKWARD: Traffic = ("CP", "BACKWARD", "GRAD")
 
 
 class AttentionCall(NamedTuple):
-    """Identical calls of one layer."""
+    """A call for the attention of one layer, with its number of repetitions."""
 
     channel: Traffic
     operation: str

@@ -3,7 +3,7 @@
 Ranks on one machine communicate through memory and the kernel. The kernel copies each message several times and wakes
 the waiting rank. `hpcbench bench network` measures the time that a call adds to a turn in which all ranks compute, on
 links without a bandwidth limit. No core is idle, because another rank computes while one waits. The core time of a call
-on one rank is therefore the added time multiplied by cores per rank.
+on one rank is therefore the added time multiplied by the number of cores per rank.
 """
 
 import bisect
@@ -29,7 +29,7 @@ class CoreCosts:
     call_s: float = constants.PLAN_CALL_S
     """Seconds for starting and ending a plan's call in Python, in addition to its messages."""
     part_s: float = constants.PLAN_MESSAGE_S
-    """Seconds for each message of a plan step after the first message."""
+    """Seconds for each message after the first in a plan step."""
     networks: float = 0.0
     """Cores that the kernel uses while all nodes send at full link bandwidth."""
     plan_factor: float = constants.PLAN_FACTOR
@@ -42,7 +42,7 @@ class CoreCosts:
     def time_collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
         """Return the time in seconds of a library collective on a vector of `nbytes`.
 
-        Between two ranks and the measured number of ranks, the time grows with the logarithm of the number of ranks.
+        From two ranks to the measured number of ranks, the time grows with the logarithm of the number of ranks.
         """
         curves = self.calls.get(operation, {})
         if not curves:  # An all-to-all is one message to each other rank.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Additive:
-    """A dataclass whose values are added, and multiplied by a number, field by field."""
+    """Base class of dataclasses that support addition, and multiplication by a number, field by field."""
 
     def __add__(self, other: "Self") -> "Self":
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)

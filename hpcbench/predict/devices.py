@@ -31,7 +31,7 @@ class DeviceSpec:
     """Source of `copy_bytes_per_s`."""
     source: str
     links: str = ""
-    """Family of the measured links within a node. It is empty if the nominal bandwidth is used."""
+    """Family of the measured links within a node, or an empty string if the nominal bandwidth is used."""
     product_share: float = 1.0
     """Fraction of the peak that products and attention reach, relative to the family's table."""
 

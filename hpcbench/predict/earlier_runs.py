@@ -1,6 +1,6 @@
 """Calibration of the model with earlier runs on a machine: computation, codecs, and waiting.
 
-Each completed run of a results tree is predicted with the same tables as the next run. The ratio of measured to
+Each completed run of a results tree is predicted with the same tables as a new run. The ratio of measured to
 predicted seconds gives a factor for computation (event ``hosts`` of the log) and a factor for the time that the
 baseline waits for the network. The speed of codecs comes from the event ``traffic``. Factors are geometric means over
 the runs.
@@ -32,7 +32,7 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Minimum predicted fraction of a step that a baseline waits for messages, for a run that calibrates the network."""
+"""Minimum predicted fraction of a step spent waiting for messages, for a baseline run that calibrates the network."""
 _DEPTH = 4
 """Search depth for submissions below the user's directory."""
 
@@ -61,7 +61,7 @@ class Calibration:
     runs: int = 0
     """Number of runs."""
     work: float = 1.0
-    """Factor for computation, or for all work of shared cores; 1 without information."""
+    """Factor for computation, or for all work of shared cores; 1 if the runs contain no information."""
     waiting: float = 1.0
     """Factor for the time that a baseline waits for messages."""
     codecs: dict[str, CodecSpeed] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def calibrate(runs: Sequence[EarlierRun], place: FindMachine) -> Calibration:
 
 
 def fit_slowdown(workload: Workload, uncalibrated: MachineAndCodecs, compute_s: float) -> float:
-    """Return the slowdown of all work on shared cores that matches a log, between 1/4 and 4.
+    """Return the slowdown of all work on shared cores, between 1/4 and 4, for which the prediction matches a log.
 
     The predicted computation time grows with the slowdown, which is found by bisection.
 

@@ -10,11 +10,11 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 
 
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
-    """Return the number of rows that a rank sends to a layer's experts, and receives, in a micro-batch.
+    """Return the number of rows that a rank sends to a layer's experts, and also receives, in a micro-batch.
 
-    The result is the number of expert slots, including empty ones. Without token dropping, it is the number of expert
-    choices of the rank's tokens. The rank then receives the same number only if the load is balanced. `cp` ranks share
-    the positions.
+    The result is the number of expert slots, including empty slots. Without token dropping, it is the number of expert
+    choices of the rank's tokens. In this case, the rank receives the same number only if the load is balanced. The
+    positions are divided among `cp` ranks.
     """
     if experts.drop == "none":
         return train.micro_batch * (train.seq_len // cp) * experts.top
@@ -76,16 +76,16 @@ def count_mlp_elements(model: Model, middle: int) -> int:
 
 
 def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
-    """Return the model's experts, for the formulas of operations and parameters."""
+    """Return the sizes of the model's experts, for the formulas that count operations and parameters."""
     if model.experts is None:
         return DENSE
     return shape_of_experts(model.experts, layers=model.layers, seq_len=train.seq_len, ep=layout.ep, tp=layout.tp)
 
 
 def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
-    """Return the experts of a model with `layers` layers, for the formulas of operations and parameters.
+    """Return the expert sizes of a model with `layers` layers, for the formulas that count operations and parameters.
 
-    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty ones. Otherwise
+    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty slots. Otherwise
     only kept rows are computed.
     """
     return ExpertShape(

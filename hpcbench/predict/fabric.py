@@ -2,7 +2,7 @@
 
 A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
 a root, and ``(n-1)/n`` for other collectives. Within a node, the bus bandwidth was measured for each size and number of
-devices. Between nodes, all groups with ranks on a node share the node's network.
+devices. Between nodes, the network of a node is shared by all groups that have ranks on the node.
 """
 
 import math
@@ -66,7 +66,7 @@ class Fabric:
     library: tuple[tuple[str, float], ...] = ()
     """Pairs (library collective, ratio of measured to modeled time for a large vector)."""
     library_place: GroupPlacement | None = None
-    """Placement of the ranks in that measurement."""
+    """Placement of the ranks in the measurement of `library`."""
     core_costs: CoreCosts | None = None
     """Core time of messages for ranks that share cores, or None if each rank has its own cores."""
 
@@ -77,7 +77,9 @@ class Fabric:
         return f"{self.within_bytes_per_s / 1e9:.4g} GB/s per rank within nodes"
 
     def library_factor(self, operation: str, place: GroupPlacement) -> float:
-        """Return the time factor of a library collective. Operations without measurements use the all-reduce factor.
+        """Return the time factor of a library collective.
+
+        The all-reduce factor is used for operations without measurements.
 
         A library that sends each piece directly to its owner sends more bytes between nodes than a ring, if a node has
         several ranks. The part of the factor that these bytes explain depends on the placement. With two ranks, every

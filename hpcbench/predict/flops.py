@@ -1,9 +1,9 @@
 """Parameters and floating-point operations of a model, from published closed forms. Pure.
 
 The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
-and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. Their operations are counted per
-row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped tokens.
-Hardware FLOPs count all rows that experts compute, including empty slots.
+and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of experts are
+counted per row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped
+tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -18,7 +18,7 @@ class BlockShape(NamedTuple):
     """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
-    """Total number of key features, less than the hidden size with grouped queries."""
+    """Total number of key features, which is less than the hidden size if queries are grouped."""
     mlp_width: int | None = None
     """Intermediate width of the MLP."""
     gated: bool = False
@@ -62,7 +62,7 @@ GPT = BlockShape()
 
 
 def describe_block(model: Model) -> BlockShape:
-    """Return the sizes of the model's layers, for the formulas of operations and parameters."""
+    """Return the sizes of the model's layers, for the formulas that count operations and parameters."""
     return BlockShape(
         kv_width=model.groups * model.head_dim,
         mlp_width=model.middle,
@@ -86,7 +86,7 @@ class ExpertShape(NamedTuple):
     chosen: int
     """Rows per sequence that a layer's router selects."""
     places: int | None
-    """Expert slots of a layer per sequence, or None without a limit."""
+    """Expert slots of a layer per sequence, or None if the number is unlimited."""
     padded: bool
     """Whether experts compute all of their slots, with zeros in empty slots."""
     routers: int
@@ -111,7 +111,7 @@ class ExpertShape(NamedTuple):
         return self.places if self.padded and self.places is not None else self.needed
 
     def count_further_parameters(self, hidden: int, block: BlockShape) -> int:
-        """Return the number of parameters in addition to a dense model."""
+        """Return the number of parameters in addition to those of a dense model."""
         experts = (self.held - self.shared) * block.count_mlp_parameters(hidden, self.width)
         experts += self.shared * block.count_mlp_parameters(hidden, self.shared_width or self.width)
         return self.layers * (experts - block.count_mlp_parameters(hidden) + self.choices * hidden)
@@ -184,7 +184,7 @@ def count_model_flops(**sizes: "Unpack[ModelSizes]") -> float:
     """Return the forward and backward operations of one sequence, without recomputation and dropped tokens.
 
     ``6 s (l w + h V) + 12 s^2 l h`` with w weights per layer: ``72 s l h^2 (1 + s/(6h) + V/(12 l h))`` for a GPT (arXiv
-    2104.04473, section 5.1, without recomputation). As in the literature, masked positions are counted.
+    2104.04473, section 5.1, without recomputation). As is usual in the literature, masked positions are counted.
     """
     forward = _count_forward(sizes, executed=False)
     return 3 * (forward.blocks + forward.head)
@@ -196,8 +196,9 @@ def count_hardware_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]")
     With full recomputation the forward pass of each layer runs twice: ``8 s l w + 6 s h V + 16 s^2 l h``, for a GPT
     ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` (arXiv 2104.04473, equation 3). With selective recomputation core attention
     counts twice, for a GPT ``72 s l h^2 (1 + s/(3h) + V/(12 l h))``, about ``1 + s/(6h)`` times the operations of the
-    model (arXiv 2205.05198, appendix A). This form is used for the hardware FLOP/s of that paper, which other papers
-    compare with. The forward pass of core attention alone, ``4 s^2 h`` per layer, is a third of the added operations.
+    model (arXiv 2205.05198, appendix A). This form is used for the hardware FLOP/s of that paper, with which other
+    papers compare their results. The forward pass of core attention alone, ``4 s^2 h`` per layer, is a third of the
+    added operations.
 
     Parameters
     ----------
@@ -215,8 +216,9 @@ def count_neox_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> 
     """Return the operations executed for one sequence according to GPT-NeoX's formula.
 
     ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``);
-    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation it counts
-    three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as none here.
+    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation, the
+    formula counts three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as
+    no recomputation here.
     """
     forward = _count_forward(sizes, executed=True)
     return (4 if has_layer_recompute(recompute) else 3) * (forward.blocks + 3 * forward.head / 4)

@@ -13,7 +13,7 @@ mode   forward                          backward
 3d     (q-1) (A + B + C) / q^3          the same: gathered operands are kept
 ====== ================================ ==============================================
 
-In 2d and 2.5d the product of the head streams the vocabulary, so C replaces A.
+In modes 2d and 2.5d, the product of the head streams the vocabulary, so C replaces A.
 """
 
 import math
@@ -26,7 +26,7 @@ from hpcbench.contract.training import Model
 
 
 class GridProduct(NamedTuple):
-    """A matrix product of a model, with a grid name and three dim sizes."""
+    """A matrix product of a model: the name of its layer in the tensor grid, and the sizes of its three dims."""
 
     word: str
     sizes: Mapping[str, int]
@@ -78,7 +78,7 @@ def list_forward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
 
 
 def list_backward_moves(grid: Grid, layer: GridProduct) -> list[MatrixMove]:
-    """List the matrix transfers of a layer's backward pass. Values that are resent use the forward channels."""
+    """List the matrix transfers of a layer's backward pass. Values that are sent again use the forward channels."""
     product = grid.products[layer.word]
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))
     inputs, weights = product.input_gradient, product.weight_gradient
@@ -145,8 +145,8 @@ def list_loss_statistics(grid: Grid, rows: int) -> list[Statistic]:
 def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the number of elements that a linear layer keeps for its backward pass.
 
-    SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they exist
-    anyway. In 3d the gathered operands are kept: ``(A + B) / q^2``.
+    SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they are in
+    memory in any case. In 3d the gathered operands are kept: ``(A + B) / q^2``.
     """
     product = grid.products[layer.word]
     if product.streamed:
@@ -159,8 +159,9 @@ def count_transient_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the peak buffer size of a linear layer's forward pass, in elements.
 
     Values that the layer keeps or returns are not counted. SUMMA holds two pieces of each broadcast operand: one is
-    multiplied while the next arrives. It also holds the accumulated result, or two results if results are reduced. With
-    gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q`` of the sum.
+    multiplied while the next arrives. The buffer also holds the accumulated result, or two results if results are
+    reduced. With gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q``
+    of the sum.
     """
     product, how = grid.products[layer.word], grid.products[layer.word].forward
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))

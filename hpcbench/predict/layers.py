@@ -1,9 +1,9 @@
 """Measured factors between the time of a whole layer in a step and the sum of its kernel times in the tables.
 
-Tables time each product alone in a loop, so operands may be cached. In a step, weights come from memory, activations
-need newly allocated memory, and Python launches each operator. The factor is measured by width and number of tokens,
-and interpolated on logarithms in the same way as product efficiency. Tensor-parallel layers have separate factors,
-because each rank multiplies less but launches the same number of operators.
+The tables contain the time of each product alone in a loop, where operands may be cached. In a step, weights come from
+memory, activations need newly allocated memory, and Python launches each operator. The factor is measured for several
+widths and numbers of tokens, and interpolated on logarithms in the same way as product efficiency. Tensor-parallel
+layers have separate factors, because each rank multiplies less but launches the same number of operators.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 _NEIGHBOURS = 4
 _NEAR = 1e-3
-"""Squared log distance below which neighbors have about the same weight."""
+"""Squared log distance below which neighbors have about the same interpolation weight."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def interpolate_factors(
     hidden, tokens
         Width of the whole layer, and number of tokens.
     ways, spread
-        Sharding of the layer. If no sharded layer was measured, factors of a whole layer with as many weights as the
-        rank's part are used.
+        Sharding of the layer. If no sharded layer was measured, the factors of a whole layer with the same number of
+        weights as the rank's part are used.
     """
     split = [layer for layer in measured if layer.ways > 1 and layer.spread == spread] if ways > 1 else []
     candidates = split or [layer for layer in measured if layer.ways == 1]

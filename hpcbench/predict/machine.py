@@ -27,7 +27,7 @@ class Machine:
     work_factor: float = 1.0
     """Computing time of earlier runs divided by the computing time from the tables."""
     work_basis: InputBasis | None = None
-    """Source of `work_factor` if it comes from earlier runs, or None for the source of the tables."""
+    """Source of `work_factor` if the factor comes from earlier runs. None means the source of the tables."""
     layers: tuple[MeasuredLayer, ...] = ()
     """Measured layers."""
     update_s: float | None = None
@@ -47,7 +47,7 @@ def make_gpu_machine(
     latency_s: float | None = None,
     within_gb_s: float | None = None,
 ) -> Machine | None:
-    """Build a GPU cluster from tables and data sheets, or return None if they do not contain the GPU.
+    """Model a GPU cluster from tables and data sheets, or return None if they do not contain the GPU.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def make_gpu_machine(
 
 
 def make_cpu_machine(name: str, *, cores: int, memory_bytes: float | None, node_gbit: float | None) -> Machine:
-    """Build a cluster without GPUs and without measurements."""
+    """Model a cluster without GPUs and without measurements."""
     device = devices.assume_cpu(cores, memory_bytes)
     table = Products((("fwd", (MeasuredProduct(1024, 1024, 1024, 0.7),)),), cores, InputBasis.ASSUMED, "assumed")
     fabric = Fabric(

@@ -46,7 +46,7 @@ class MeasuredTables:
 
 
 def read_tables(directory: Path | None, *, asked_for: bool = False) -> MeasuredTables:
-    """Read the tables of a directory. A missing directory has no tables.
+    """Read the tables of a directory. Return no tables if the directory does not exist.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _compute_factors(machine: Machine, raw: Sequence[dict[str, Any]], precision:
 def _with_network(
     machine: Machine, raw: dict[str, Any], free: dict[str, Any] | None
 ) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """Return the machine and codecs after applying link tables: `raw`, and `free` for unlimited links."""
+    """Return the machine and codecs with the measurements in the link tables `raw` and `free` (for unlimited links)."""
     fabric, within, between = machine.fabric, raw["within"], raw["between"]
     if within:
         fabric = replace(

@@ -1,7 +1,7 @@
 """Memory of a rank at the three peaks of a step, by kind, and a check against the device's memory. Pure, without NumPy.
 
 Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass it contains
-all gradients. After the reduction it contains the owner's sums while the optimizer runs.
+all gradients. After the reduction, while the optimizer runs, it contains the gradient sums that the rank owns.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,10 @@ _ERROR = 0.10
 
 @dataclass(frozen=True)
 class PredictedMemory:
-    """Memory of the rank with the largest demand."""
+    """Memory of the rank that needs most memory."""
 
     rank: int
-    """First rank of the stage with the largest demand."""
+    """First rank of the stage that needs most memory."""
     peaks: dict[str, dict[str, float]]
     """Bytes by peak and kind."""
     host_bytes: float
@@ -62,7 +62,7 @@ class PredictedMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits, or None if the device memory is unknown or inside the interval."""
+        """Whether the rank fits into device memory, or None if the device memory is unknown or inside the interval."""
         if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
             return None
         return self.bytes + CONTEXT_BYTES <= self.limit
@@ -86,7 +86,7 @@ def format_bytes(size: float) -> str:
 
 
 def predict_memory(workload: Workload, limit: float | None) -> PredictedMemory:
-    """Predict the memory of the rank with the largest demand.
+    """Predict the memory of the rank that needs most memory.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def _count_expert_bytes(workload: Workload, recompute: str | int | None = None) 
 
 
 def _count_row_buffers(workload: Workload) -> float:
-    """Return the size in bytes of rows that are sent to and received for experts."""
+    """Return the total size in bytes of the rows that are sent to experts and of the rows that arrive for experts."""
     model, train = workload.model, workload.train
     if model.experts is None or workload.layout.ep == 1:
         return 0.0
@@ -319,7 +319,7 @@ def _count_grid_activation_bytes(workload: Workload, how: str | int) -> float:
 
 
 def _count_grid_buffers(workload: Workload) -> float:
-    """Return the largest buffer bytes of any product on a tensor grid."""
+    """Return the buffer bytes of the product that needs the largest buffers on a tensor grid."""
     if workload.layout.tensor == "1d":
         return 0.0
     model, train, grid = workload.model, workload.train, workload.layout.grid

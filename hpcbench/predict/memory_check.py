@@ -12,7 +12,7 @@ from hpcbench.study.expand import ExpandedRun
 
 
 def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
-    """Reject a study if `hpcbench predict` reports that a run does not fit.
+    """Reject a study if `hpcbench predict` reports that a run does not fit into memory.
 
     Studies are not rejected on sites without GPUs or with unknown GPU memory. Runs of other programs, whose models are
     unknown, and runs with settings that the model does not cover are skipped.
@@ -20,7 +20,7 @@ def check_memory(runs: Sequence[ExpandedRun], site: Site, base: Path) -> None:
     Raises
     ------
     UserError
-        A run does not fit. The message suggests a remedy.
+        A run does not fit into memory. The message suggests a remedy.
     """
     if site.device == "cpu":
         return

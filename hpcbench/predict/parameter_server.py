@@ -9,8 +9,8 @@ ahead, but in the long run it waits for the slowest worker.
 - With ``asp`` fast workers take over work that slow workers have not started. Workers with turns of t_r seconds produce
   sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
 
-If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. It hides
-more of its messages behind its longer passes.
+If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. The
+passes of this replica are longer, so they hide more of its messages.
 
 The traffic excludes requests and headers, which are a few hundred bytes per turn.
 """
@@ -42,7 +42,7 @@ def predict_step_time(workload: Workload, machine: Machine, speeds: dict[str, Co
 def _predict_with_slow_replica(
     workload: Workload, factor: float, machine: Machine, speeds: dict[str, CodecSpeed] | None
 ) -> StepTime:
-    """Predict the step time if all replicas wait for one whose passes take `factor` times as long."""
+    """Predict the step time if all replicas wait for a replica whose passes take `factor` times as long."""
     slow = replace(machine, work_factor=machine.work_factor * factor)
     step = StepModel(workload, slow, speeds).run()
     if factor == 1:
@@ -102,6 +102,6 @@ def _make_step(turn: StepTime, seconds: float, parts: dict[str, float], network:
 
 
 def _scale_interval(figure: PredictedValue, value: float) -> PredictedValue:
-    """Return `value` with the relative interval of `figure`."""
+    """Return `value` with the same relative interval as `figure`."""
     error = (figure.high - figure.value) / figure.value if figure.value else 0.0
     return PredictedValue.around(value, error * value, figure.basis)

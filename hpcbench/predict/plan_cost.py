@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hpcbench.comm.steps import PeerSpan
 
 _NOT_HIDDEN = 0.25
-"""Exposed fraction of the shorter of wire time and codec work, as in `comm.links`."""
+"""Exposed fraction of the wire time or the codec work, whichever is shorter, as in `comm.links`."""
 
 
 def cost_plan(

@@ -23,7 +23,7 @@ _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
-    """Return all figures. Curves show the first cell."""
+    """Return all figures. Curves are drawn for the first cell only."""
     cell, ranks = predictions[0].cell, predictions[0].workload.layout.ranks
     first = [each for each in predictions if (each.cell, each.workload.layout.ranks) == (cell, ranks)]
     workloads = [(each.scheme, each.workload) for each in first]

@@ -28,7 +28,7 @@ class Prediction:
     time: StepTime
     memory: PredictedMemory
     against: BreakEven | None = None
-    """Comparison with the baseline, or None for the baseline itself, or without a predicted baseline."""
+    """Comparison with the baseline, or None for the baseline itself or if the baseline was not predicted."""
 
     @property
     def samples_per_s(self) -> PredictedValue:
@@ -143,7 +143,7 @@ def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
 def compute_gains(
     cells: Sequence[tuple[Sequence[tuple[str, Workload]], Machine]], baseline: str
 ) -> dict[str, list[float]]:
-    """Return the gain of each scheme over the baseline in each cell, which consists of workloads and their machine."""
+    """Return the gain of each scheme over the baseline in each cell. A cell consists of workloads and their machine."""
     gains: dict[str, list[float]] = {}
     for workloads, machine in cells:
         plain = predict_step_time(dict(workloads)[baseline], machine).seconds.value

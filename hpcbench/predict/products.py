@@ -2,8 +2,8 @@
 
 Efficiency is the fraction of the dense peak. Tile and wave quantization make efficiency discontinuous in the shape
 (arXiv 2401.14489): a product of 109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic
-scale, is removed before interpolation. Weights decrease with the distance in log m, log n and log k. Outside the table
-the nearest shapes are used.
+scale, is removed before interpolation. Interpolation weights decrease with the distance in log m, log n and log k.
+Outside the table the nearest shapes are used.
 """
 
 import math
@@ -21,7 +21,7 @@ _QUANTISATION = 0.5
 """Exponent of the removed tile and wave loss: 1 overstates the loss, because libraries split k; 0 understates it."""
 _NEIGHBOURS = 6
 _NEAR = 1e-3
-"""Squared log distance below which neighbors have about the same weight."""
+"""Squared log distance below which neighbors have about the same interpolation weight."""
 _ENOUGH = 20
 """Minimum number of points for a pass. With fewer points, points of the forward pass are used."""
 

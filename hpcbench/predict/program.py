@@ -31,13 +31,13 @@ class TrainingProgram:
     attention: str = "FA2"
     """Fused kernel: ``FA1``, ``FA2`` or ``FA3``."""
     dropout: bool = False
-    """Whether dropout follows attention, its scores and the MLP."""
+    """Whether dropout is applied to attention scores, attention outputs and MLP outputs."""
     fused: bool = False
     """Whether bias, activation, dropout and residual run in one kernel."""
     overlaps_tensor: str = "none"
     """Tensor-parallel communication that is overlapped. ``backward``: sums of the backward pass overlap with the
-    computation of weight gradients. ``all``: other sums and gathers also overlap, with their own products, which are
-    computed in pieces."""
+    computation of weight gradients. ``all``: other sums and gathers also overlap with the products to which they
+    belong, which are computed in pieces."""
     gathers_ahead: bool = False
     """Whether updated weights of ZeRO-1 are gathered during the next forward pass."""
     sends_once: bool = False
@@ -61,13 +61,13 @@ class TrainingProgram:
     keeps: str = "fused"
     """Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
     parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other
-    activations if they do not fit."""
+    activations when memory is insufficient."""
     again: float | None = None
     """Fraction of a layer's products that selective recomputation repeats, or None if it repeats core attention."""
     fp8: bool = False
     """Whether the layers' matrix products use 8-bit operands."""
     shard: int | None = None
-    """Number of neighboring replicas over which states are sharded, or None for all."""
+    """Number of consecutive replicas over which states are sharded, or None for all replicas."""
 
     def adapt(self, train: Train, *, layer_elements: float) -> Train:
         """Return a study's settings adapted to this program.
@@ -101,7 +101,7 @@ def load_program(text: str) -> TrainingProgram:
     ----------
     text
         Program name, followed by comma-separated options: ``fp8`` for 8-bit products, and ``shard=N`` if ZeRO states
-        are sharded over only N neighboring replicas.
+        are sharded over only N consecutive replicas.
 
     Raises
     ------

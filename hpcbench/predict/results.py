@@ -108,7 +108,7 @@ def list_notes(about: dict[str, Any], machine: Machine) -> list[str]:
 
 
 def _describe_steps(predictions: Sequence[Prediction]) -> list[str]:
-    """Name the schemes that treat messages differently in some steps."""
+    """Describe the schemes whose treatment of messages changes during a run."""
     return [
         f"{_name(each)}: some rules depend on the step: times are predicted for the last step, "
         f"{each.workload.train.steps}, and memory for all steps."
@@ -177,7 +177,7 @@ def _make_break_even(against: BreakEven | None) -> Entry:
 
 
 def describe_break_even(against: BreakEven | None) -> str:
-    """Return the break-even bandwidth in Gbit/s, or the result if it is the same at every bandwidth."""
+    """Return the break-even bandwidth in Gbit/s, or the outcome in words if it does not depend on the bandwidth."""
     if against is None:
         return "-"
     if against.bytes_per_s is None:

@@ -18,7 +18,7 @@ class SharedResource(Generic[T]):
     flows
         Heap of users: end in virtual time, number, and payload. Virtual time advances at the rate of a user's share.
     version
-        Counter that is incremented whenever the first end may have changed.
+        Counter that is incremented whenever the earliest end may have changed.
     """
 
     def __init__(self, capacity: float = 1.0) -> None:

@@ -170,7 +170,7 @@ class Simulation:
         self._leave_cores(now)
 
     def _leave_cores(self, now: float) -> None:
-        """Update the cores available to computing stages, excluding those of waiting stages, threads and networks."""
+        """Update the number of cores that waiting stages, threads and networks leave to computing stages."""
         if self._takes is None:
             return
         waiting = {number for number, (_, kind) in self._begun.items() if kind}

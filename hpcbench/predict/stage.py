@@ -221,7 +221,7 @@ class StageCosts:
         return cost
 
     def _hide_behind_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
-        """Return the exposed part of context-parallel calls, which attention computation does not hide.
+        """Return the exposed cost of context-parallel calls, which attention computation does not hide.
 
         In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, one of
         two halves is hidden.

@@ -51,11 +51,11 @@ class StepTime:
     parts: dict[str, float]
     """Seconds for each of `PARTS` on the stage with the most work."""
     network_seconds: float
-    """Seconds that this stage waits for the node's network."""
+    """Seconds that the stage with the most work waits for the node's network."""
     channels: dict[Traffic, ChannelBytes] = field(default_factory=dict)
     """Traffic of a rank by channel, as a mean over the stages."""
     computed: float = 0.0
-    """Seconds that this stage is not blocked in a call, as counted in a run's log."""
+    """Seconds that the stage with the most work is not blocked in a call, as counted in a run's log."""
 
 
 class StepModel:
@@ -179,7 +179,7 @@ class StepModel:
         return constants.RANK_SPREAD * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))  # Blom, 1958
 
     def _add_reductions(self, parts: dict[str, float], costs: StageCosts, data: float) -> None:
-        """Add the parts of the reductions and the tail: waiting, encoding and decoding."""
+        """Add the times of the reductions and the tail to the parts: waiting, encoding and decoding."""
         times = self.workload.micro_batches if self.workload.train.zero >= 2 else 1
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode
@@ -196,7 +196,10 @@ class StepModel:
         parts["data"] = max(data - (encode + decode) * exposed, 0.0)
 
     def _estimate_interval(self, total: float, parts: dict[str, float]) -> PredictedValue:
-        """Return the step time with an interval. Each input's error applies to the part that depends on it."""
+        """Return the step time with an interval.
+
+        The error of each input applies to the parts that depend on this input.
+        """
         machine, fabric = self.machine, self.machine.fabric
         between = fabric.between_basis if self.workload.crosses_nodes else fabric.within_basis
         compute = machine.work_basis or find_worst((machine.products.basis, machine.device.basis))
@@ -223,7 +226,7 @@ class StepModel:
         return PredictedValue.around(total, error, used)
 
     def _average_channels(self) -> dict[Traffic, ChannelBytes]:
-        """Return the number of bytes that the first rank of a stage sends, as a mean over the stages."""
+        """Return the bytes that the first rank of a stage sends through each channel, as a mean over the stages."""
         total: dict[Traffic, list[float]] = {}
         for kind, costs in self._kinds.items():
             stages = self._count[kind]
@@ -264,7 +267,7 @@ class _StageTimes(Additive):
     computed: float
     shared: float
     tensor: float
-    """Waiting time of this kind, as are the following two."""
+    """Waiting time for tensor-parallel messages. The next two fields are for pipeline and data-parallel messages."""
     pipeline: float
     data: float
 

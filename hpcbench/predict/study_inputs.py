@@ -14,12 +14,13 @@ from hpcbench.study.run import run_file
 
 
 def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
-    """Describe a site as a modeled machine.
+    """Return the machine model of a site.
 
     Parameters
     ----------
     ranks
-        Number of ranks of the run. On a site without a scheduler, all nodes are this machine, so ranks share its cores.
+        Number of ranks of the run. On a site without a scheduler, all nodes are on this machine, so all ranks share its
+        cores.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
 def read_workload(
     run: ExpandedRun, site: Site, base: Path, program: TrainingProgram = ENGINE, *, memory_only: bool = False
 ) -> Workload:
-    """Read the workload of a study's run under a training program.
+    """Return the workload of a study's run with a training program.
 
     Parameters
     ----------

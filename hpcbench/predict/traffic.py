@@ -107,7 +107,7 @@ class Costing:
         return cost * place.ranks if call.operation in PIECEWISE else cost
 
     def _cost_sharded(self, operation: str, nbytes: float) -> Cost:
-        """Return the cost of a collective if states are sharded over some replicas and copied to the others.
+        """Return the cost of a collective if states are sharded over a group of replicas, and other groups hold copies.
 
         Gradient sums are then all-reduced over the copies.
         """
@@ -135,7 +135,7 @@ class Costing:
     def _cost_exchange(self, call: PredictedCall, nbytes: float, place: GroupPlacement) -> Cost:
         """Return the cost of an all-to-all. Each rank encodes one part per peer, and decodes received parts.
 
-        Rules for inter-node traffic do not encode parts for ranks on the same node.
+        With a rule for inter-node traffic, parts for ranks on the same node are not encoded.
         """
         treatment = self.treatment(call.channel)
         codec, part = treatment.codec, nbytes / place.ranks
@@ -218,7 +218,7 @@ class Costing:
 
 
 def _count_elements(call: PredictedCall, place: GroupPlacement) -> int:
-    """Return the number of elements in a plan's vector."""
+    """Return the number of elements in the vector of a call's plan."""
     return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
 
 

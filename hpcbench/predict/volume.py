@@ -1,10 +1,10 @@
-"""Message bytes of a training step, as integers equal to the engine's counters. Pure.
+"""Exact message bytes of a training step: integers that match the engine's counters. Pure.
 
-A collective counts the bytes of the bandwidth-optimal algorithm, as the counters do for the MPI library. With t ranks
-and n bytes, all ranks together send (t-1) n bytes for a reduce-scatter or an all-gather, and twice as many for an
-all-reduce. Each rank counts the piece that it owns. Two-shot sends the same total, but aligns the pieces of an
-all-reduce to codec blocks, so individual ranks differ. Hierarchical algorithms send more within nodes, and recursive
-doubling sends whole vectors.
+For a collective, the bytes of the bandwidth-optimal algorithm are counted, as in the engine's counters for the MPI
+library. With t ranks and n bytes, all ranks together send (t-1) n bytes for a reduce-scatter or an all-gather, and
+twice as many for an all-reduce. The bytes of a rank depend on the size of the piece that it owns. Two-shot sends the
+same total, but aligns the pieces of an all-reduce to codec blocks, so individual ranks differ. Hierarchical algorithms
+send more within nodes, and recursive doubling sends whole vectors.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ def count_step_bytes(model: Model, train: Train, layout: Layout, rank: int, **op
     """Count the bytes that one rank sends in a step, for each channel with traffic.
 
     The bytes do not depend on the schedule, which only changes the order of messages. Evaluations and checkpoints are
-    not part of a step. If a scheme's codec cannot represent overflows, each step contains one more exact sum, as large
-    as the sum for the norm.
+    not part of a step. If a scheme's codec cannot represent overflows, each step contains one more exact sum, of the
+    same size as the sum for the norm.
 
     Parameters
     ----------

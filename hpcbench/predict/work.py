@@ -137,7 +137,7 @@ class ComputeCosts:
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
         """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
-        The cast of weights, once per step, is neglected.
+        The cast of weights, which takes place once per step, is neglected.
         """
         if not self._program.fp8:
             return [], []
@@ -242,7 +242,7 @@ class ComputeCosts:
 
     @cached_property
     def experts(self) -> ComputeTime:
-        """Return the additional time of an expert layer compared with a block with an MLP.
+        """Return the additional time of an expert layer, compared with a block that has an MLP.
 
         Each expert processes the rows that it receives. The products of the MLP are subtracted.
         """
@@ -311,14 +311,14 @@ class ComputeCosts:
         return factor * (owned * (self._machine.update_s + 12 / rate) + held * 16 / rate)
 
     def time_factors(self, elements: int) -> float:
-        """Return the time of the three products of a low-rank approximation in seconds, limited by memory traffic.
+        """Return the time in seconds of the three products of a low-rank approximation, which memory traffic limits.
 
         Gradients and errors are read for their sum, for each product, and for the new error.
         """
         return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
-        """Return the time of an offloaded update in seconds, including gradient and weight transfers."""
+        """Return the time in seconds of an offloaded update, including gradient and weight transfers."""
         train = self._train
         if not train.offload:
             return 0.0

@@ -52,7 +52,7 @@ class Workload:
         return {}
 
     def place_group(self, group: str) -> GroupPlacement:
-        """Return the placement of rank 0's group, where `group` is a group of `PredictedCall`."""
+        """Return the placement of rank 0's group, where `group` is a value of `PredictedCall.group`."""
         if group not in self._places:
             self._places[group] = self._place(group)
         return self._places[group]
@@ -98,7 +98,7 @@ class Workload:
 
     @property
     def stage_crosses(self) -> bool:
-        """Whether neighboring stages are on different nodes."""
+        """Whether consecutive stages are on different nodes."""
         return self.layout.replicas * self.layout.tp >= self.ranks_per_node
 
 
@@ -115,7 +115,7 @@ def make_train(**given: Any) -> Train:
 
 
 def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = ENGINE) -> Workload:
-    """Return the workload of a run under a training program.
+    """Return the workload of a run with a training program.
 
     Raises
     ------

@@ -41,7 +41,7 @@ def count_state_bytes(
     offload
         Whether the optimizer state is on the host.
     node_ranks
-        Number of ranks that share a second copy of the parameters, or None without a second copy.
+        Number of ranks over which a second copy of the parameters is sharded, or None if only one copy exists.
     """
     elements = sum(lengths)
     piece = elements // ranks if stage else elements

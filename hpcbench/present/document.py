@@ -17,7 +17,7 @@ class Column:
     head: str
     """Column header, including the unit."""
     text: bool = False
-    """Whether the column contains text. Text may wrap, unlike figures."""
+    """Whether the column contains text. Text may wrap, unlike numbers."""
     group: int = 0
     """Group of the column.
 
@@ -50,13 +50,16 @@ class Table:
     name: str
     """Name of the table: letters, digits and hyphens. Tables of different chapters may share a name."""
     title: str
-    """Title of the table. It is empty if the chapter title suffices."""
+    """Title of the table, or an empty string if the chapter title suffices."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table."""
     group: str = ""
-    """Title of the details group. It is empty for tables that are always visible. HTML pages fold groups."""
+    """Title of the details group, or an empty string for tables that are always visible.
+
+    HTML pages show groups collapsed.
+    """
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ def parts(table: Table, width: int, gap: int, length: Callable[[str], int] = len
     width
         Available width in characters.
     gap
-        Number of blanks between two columns.
+        Number of spaces between two columns.
     length
         Function that returns the width of a text in characters.
     """

@@ -1,4 +1,7 @@
-"""Figures as SVG for pages, which can recolor them, and as PNG for print. Output is reproducible byte for byte."""
+"""Conversion of figures to SVG for pages, which can recolor the drawing, and to PNG for print.
+
+Output is reproducible byte for byte.
+"""
 
 import io
 import re
@@ -18,8 +21,8 @@ def svg(figure: Figure) -> str:
     """Return an ``svg`` element for a page or a separate file.
 
     The background is transparent, and labels are text elements. Lines in the ink color use the page's text color
-    (``currentColor``). Unreferenced ids are removed. The others contain the figure's name, so that a page can contain
-    several figures.
+    (``currentColor``). Unreferenced ids are removed. Referenced ids contain the figure's name, so that a page can
+    contain several figures.
     """
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     element = _written(figure, "svg", transparent=True, metadata=metadata).decode()

@@ -17,7 +17,7 @@ _GAP, _NARROW_GAP = 3, 2
 _LONGEST = 600
 _STYLES: dict[Tone, str] = {"": "", "good": "green", "warning": "yellow", "bad": "red", "strong": "bold"}
 SYMBOLS: dict[Tone, str] = {"good": "+ ", "warning": "? ", "bad": "! "}
-"""Symbols that prefix table text, for readers who see no colors. ASCII works on every terminal."""
+"""Symbols before table text, for readers who do not see colors. ASCII works on every terminal."""
 
 
 def show(document: Document) -> None:

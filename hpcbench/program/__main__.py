@@ -1,4 +1,4 @@
-"""Entry point of ``python -m hpcbench.program``, which job scripts that are still in a queue may contain."""
+"""Entry point of ``python -m hpcbench.program``, kept for job scripts that are still in a queue."""
 
 import sys
 

@@ -84,7 +84,7 @@ def _read_applied(path: Path) -> AppliedScheme | None:
 
 
 def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
-    """Return why a successful program did not measure its scheme, or an empty string."""
+    """Return why a program that succeeded did not measure its scheme, or an empty string if it did."""
     if last is None:
         form = run.program.log
         what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
@@ -149,7 +149,7 @@ class _Stop(threading.Thread):
 
 
 def _copy_lines(stream: IO[bytes], begin: float, write: Callable[[bytes], None]) -> None:
-    """Copy lines as they arrive, prefixed with the time in seconds. Terminate an incomplete last line."""
+    """Copy lines as they arrive, prefixed with the time in seconds. Add a newline if the last line is incomplete."""
     unfinished = b""
     while chunk := stream.read(1 << 16):
         at = format_stamp(time.monotonic() - begin)

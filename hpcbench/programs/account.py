@@ -1,4 +1,7 @@
-"""Call counts of one rank by group, operation, dtype and codec. They are written to a file when the rank exits."""
+"""Call counts of one rank by group, operation, dtype and codec.
+
+The counts are written to a file when the rank exits.
+"""
 
 import json
 import threading
@@ -27,7 +30,7 @@ class Key(NamedTuple):
 
 @dataclass
 class CallCounts(MessageCounts):
-    """Counts of similar calls on this rank, and of the messages of encoded calls."""
+    """Counts of calls with the same properties on this rank, and of the messages of encoded calls."""
 
     calls: int = 0
     call_bytes: int = 0
@@ -67,7 +70,7 @@ class Account:
             row.add_messages(tally)
 
     def add_times(self, row: CallCounts, tally: Tally) -> None:
-        """Add the codec times of an encoded call. On a GPU they are available only after the call."""
+        """Add the codec times of an encoded call. On a GPU, the times are available only after the call."""
         with self._lock:
             row.encode_s += tally.encode_s
             row.decode_s += tally.decode_s

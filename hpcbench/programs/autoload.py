@@ -1,7 +1,8 @@
 """Hook that runs at the end of `import torch` under `hpcbench run`.
 
 start/hpcbench_torch.py and start/sitecustomize.py call this hook. An exception would break `import torch`, so the hook
-raises none. Without the kernels, the program runs normally, and `hpcbench run` reports that no rank has written counts.
+never raises one. Without the kernels, the program runs normally, and `hpcbench run` reports that no rank has written
+counts.
 """
 
 import os

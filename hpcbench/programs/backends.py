@@ -31,9 +31,9 @@ MESSAGE, SIZE, ALGORITHM, AUTO, BETWEEN = (
 def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
     """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``.
 
-    The result is empty without a backend. All torchcomms backends, which a program selects with
-    TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the underlying backend
-    but lacks its options.
+    The result is empty if the group has no backend for the device. All torchcomms backends, which a program selects
+    with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the underlying
+    backend but lacks its options.
     """
     try:
         backend = group._get_backend(device)
@@ -61,7 +61,7 @@ def explain_device(group: dist.ProcessGroup, device: torch.device) -> str:
 
 
 def find_refusal(call: CallKind, rule: Treatment) -> str:
-    """Return why calls with a rule are not encoded over NCCL, or an empty string if they are encoded."""
+    """Return why calls with this treatment are not encoded over NCCL, or an empty string if they are encoded."""
     if call is CallKind.MESSAGE:
         return MESSAGE
     if rule.between_nodes:
@@ -74,7 +74,7 @@ def find_refusal(call: CallKind, rule: Treatment) -> str:
 
 
 def make_streamed_group(group: dist.ProcessGroup, account: Account, device: torch.device) -> StreamedGroup:
-    """Create the carrier that executes a group's encoded calls on a device with collectives of the whole group."""
+    """Create the carrier that uses collectives of the whole group to execute its encoded calls on a device."""
     if device.type != "cpu":
         device_kernels(device.index or 0)  # raise errors before any message of this group
     if group.rank() == 0 and device.type != "cpu":

@@ -14,7 +14,7 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.programs.account import CallCounts
 
 Begin = Callable[[Sequence[Plan]], Work]
-"""Function that starts a prepared call, given its plans. It may run in any thread.
+"""Function that starts a prepared call in any thread, given its plans.
 
 On all ranks, calls start in program order.
 """
@@ -29,7 +29,7 @@ class CallCarrier(ABC):
 
     @abstractmethod
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without communication, or None for the library's own collective."""
+        """Return the plan of a call without communicating, or None to use the library's own collective."""
 
     @abstractmethod
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
@@ -68,8 +68,8 @@ class CallCarrier(ABC):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
-        piece.
+        If source and target are the same tensor, this tensor receives the full sum. Otherwise the target receives this
+        rank's piece.
         """
 
     @abstractmethod
@@ -85,12 +85,12 @@ class CallCarrier(ABC):
     ) -> Work:
         """Start to send part i of `src` to rank i.
 
-        `counts` are the elements sent to each rank and received from each rank.
+        `counts` contains the numbers of elements sent to each rank and received from each rank.
         """
 
     @abstractmethod
     def stepped(self) -> None:
-        """Start a new step after a step of the program's optimizer."""
+        """Begin a new step, after the program's optimizer has made a step."""
 
     @abstractmethod
     def stop(self, patience_s: float) -> None:

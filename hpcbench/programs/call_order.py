@@ -1,8 +1,8 @@
 """Order of a group's calls while the ranks decide how to execute some of them.
 
-A decision needs all ranks, but the caller's thread must not wait for other ranks: ranks may start calls of several
-groups in different orders. Therefore the first calls of each kind wait in a separate thread, and later calls of the
-group are queued after them. Every rank then starts the calls in program order, regardless of when it learns of the
+A decision needs all ranks, but the caller's thread must not wait for other ranks, because ranks may start calls of
+several groups in different orders. Therefore the first calls of each kind wait in a separate thread, and later calls of
+the group are queued after them. Every rank then starts the calls in program order, regardless of when it learns of the
 decision.
 """
 
@@ -45,7 +45,7 @@ class CallOrder:
     def queue(self, call: Callable[[], Work], result: Any) -> Work:
         """Queue a call that may block on other ranks, and return its handle.
 
-        It starts after all previously queued calls.
+        The call starts after all previously queued calls.
         """
 
         def carry_out() -> None:

@@ -8,7 +8,7 @@ collective with the messages of all ranks, instead of one message per pair of ra
     all-gather      encode -> all-gather -> decode
     all-to-all      encode -> all-to-all -> decode
 
-Every rank makes the same collectives in program order, in a separate group. All sizes are computed from the plan. Ranks
+Every rank calls the same collectives in program order, in a separate group. All sizes are computed from the plan. Ranks
 exchange no lengths, so the codec must have a fixed size. Seeds, parts and summation order follow the plan
 (comm/steps.py), so all carriers give bitwise identical results. The pieces of a gather are padded to the size of the
 longest piece. `count_padding` counts these bytes.
@@ -70,13 +70,13 @@ def count_padding(plan: Plan, rank: int) -> int:
 
 @dataclass
 class CodecPoints:
-    """Marks around the codec's work in one operation."""
+    """Marks on the stream before and after each piece of the codec's work in one operation."""
 
     encode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
     decode: list[tuple[StreamPoint, StreamPoint]] = field(default_factory=list)
 
     def add_to(self, tally: Tally) -> None:
-        """Add the seconds between the marks. All marks must have been reached."""
+        """Add the seconds between the marks. The stream must have passed all marks."""
         tally.encode_s += sum(end.since(begin) for begin, end in self.encode)
         tally.decode_s += sum(end.since(begin) for begin, end in self.decode)
 
@@ -111,14 +111,14 @@ class CollectiveCarrier:
         return out
 
     def gather(self, wire: torch.Tensor) -> torch.Tensor:
-        """Gather the bytes of all ranks. Each rank contributes as many bytes as `wire` has."""
+        """Gather the bytes of all ranks. All ranks contribute the same number of bytes."""
         out = wire.new_empty(self.topology.ranks * wire.numel())
         self.backend._allgather_base(out, wire, c10d.AllgatherOptions()).wait()
         return out
 
 
 class CollectiveCall:
-    """One operation of a carrier with its counts."""
+    """One operation of a carrier, which counts its messages."""
 
     def __init__(
         self, carrier: CollectiveCarrier, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None
@@ -166,7 +166,7 @@ class CollectiveCall:
     ) -> None:
         """Send each rank its part of `values`, and write the parts of all ranks to `out`.
 
-        `steps` contain both encoded and unencoded parts for other ranks. One collective sends all of them.
+        `steps` contains both encoded and unencoded parts for other ranks. One collective sends all parts.
         """
         rank, coded = self._carrier.rank, {}
         sent, received = [0] * self._ranks, [0] * self._ranks
@@ -213,7 +213,7 @@ class CollectiveCall:
         return carrier.exchange(received, sent, wire)
 
     def _sum(self, received: torch.Tensor, plan: Plan, values: torch.Tensor) -> torch.Tensor:
-        """Add all contributions to this rank's piece in rank order. Its own contribution stays exact."""
+        """Add all contributions to this rank's piece in rank order. The rank's own contribution stays exact."""
         rank, piece = self._carrier.rank, plan.slices[0][self._carrier.rank]
         nbytes = self._count(piece)
         others = [received[k * nbytes : (k + 1) * nbytes] for k in range(self._ranks - 1)] if piece.size else []

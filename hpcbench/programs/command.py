@@ -35,17 +35,17 @@ def run(
     command
         The program, including its launcher.
     scheme
-        Name or file of a scheme. It is not required for a dry run.
+        Name or file of a scheme. A dry run does not require a scheme.
     groups
         File that assigns dimensions to groups.
     dry
         Whether to only count messages.
     out
-        Directory for one file per rank. It must be on a file system that all nodes share.
+        Directory for one file per rank. The directory must be on a file system that all nodes share.
     log
-        Log file for the counts as events.
+        Log file to which the counts are written as events.
     traces
-        Existing directory for traces of some steps, one per rank. If None, no steps are traced.
+        Existing directory for traces of some steps, one trace per rank. If None, no steps are traced.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def compressed(codec: str, *, feedback: bool = False, min_bytes: int = 65536) ->
     feedback
         Whether to use error feedback.
     min_bytes
-        Minimum size in bytes of encoded buckets.
+        Minimum size in bytes of the buckets to encode.
 
     Notes
     -----

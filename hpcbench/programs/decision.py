@@ -24,10 +24,13 @@ class Decision:
     plans: Sequence[Plan] | None = None
     """Plans, one per vector. The sequence is empty if PyTorch executes the calls, and None before the decision."""
     ask: Callable[[], Sequence[Plan]] | None = None
-    """Function that decides together with the other ranks. It may block."""
+    """Function that makes the decision together with the other ranks. It may block."""
 
     def make(self) -> Sequence[Plan]:
-        """Return the plans. Undecided calls are decided first, which may block until all ranks participate."""
+        """Return the plans.
+
+        If the ranks have not decided, decide first, which may block until all ranks participate.
+        """
         if self.plans is None:
             self.plans = self.ask() if self.ask is not None else ()
         return self.plans

@@ -1,4 +1,4 @@
-"""Encoded sums and gathers of GPU tensors. Experimental: tested only on an emulated device.
+"""Encoded sums and gathers of GPU tensors. The module is experimental: it was tested only on an emulated device.
 
 The device encodes, sums and decodes values on a separate stream. Encoded bytes pass through pinned host memory and gloo
 messages. The caller's thread only enqueues work on its stream. No thread blocks on an event: the group's worker thread
@@ -46,7 +46,7 @@ class DeviceCalls:
     places
         Memory spaces of this process. Tests supply other memory spaces.
     seen
-        Function that converts a tensor to the device's view of it.
+        Function that returns the device's view of a tensor.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Parallel dimension of a group, found from user patterns, the group's description, or a declared layout.
 
-Frameworks set descriptions of their groups. Several groups may share a description, and some groups have none. A group
-without a description counts as data-parallel if a framework sums gradients over it. The messages of a group with
+Frameworks assign descriptions to their groups. Several groups may share a description, and some groups have none. A
+group without a description counts as data-parallel if a framework sums gradients over it. The messages of a group with
 unknown dimension are not encoded.
 """
 
@@ -17,7 +17,7 @@ UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
 SEVERAL = "several dimensions"
 """Name of a group with all ranks if the program's mesh has several dimensions."""
 _UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")
-"""Mesh dimension names without a meaning."""
+"""Names of mesh dimensions that do not indicate a purpose."""
 
 _MESH = {
     "DP": "dp|ddp|fsdp|hsdp|dp_replicate|dp_shard|dp_shard_cp|dp_shard_mod_ep|dp_cp|efsdp|data|data_parallel"
@@ -57,7 +57,7 @@ def dimension_of(description: str, ranks: Sequence[int], world: int, groups: Gro
     world
         Number of ranks in the program.
     groups
-        Groups file from the user.
+        The user's groups file.
     """
     for pattern in groups.groups:
         if pattern.match is not None and re.search(pattern.match, description):
@@ -136,7 +136,7 @@ def _axes_of_group(ranks: Sequence[int], world: int, layout: Sequence[Axis]) -> 
 def _of_axes(axes: Sequence[Axis], groups: Groups) -> str | None:
     """Return the dimension of a group that spans these axes, or None if it is unknown.
 
-    The dimension comes from a matching user pattern or from the axes' common dimension. DP and CP together are DP
+    The dimension comes from a matching user pattern or from the axes' common dimension. DP and CP together count as DP
     (gradients).
     """
     spanned = sorted(axis.dimension for axis in axes)

@@ -1,4 +1,4 @@
-"""Encoded operations of one group over gloo. They use the same plans as MPI."""
+"""Encoded operations of one group over gloo. The operations use the same plans as over MPI."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -64,7 +64,7 @@ class EncodedGroup(CallCarrier):
         self._calls = 0
 
     def stepped(self) -> None:
-        """Start a new step after a step of the program's optimizer."""
+        """Begin a new step, after the program's optimizer has made a step."""
         self._residuals.stepped()
 
     def stop(self, patience_s: float) -> None:
@@ -73,11 +73,11 @@ class EncodedGroup(CallCarrier):
         self._worker.stop(patience_s)
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without communication, or None for gloo's own collective."""
+        """Return the plan of a call without communicating, or None to use gloo's own collective."""
         return self.plans.lay(operation, n, dtype, channel)
 
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
-        """Start a call after all calls that wait for a decision of the ranks."""
+        """Start a call after all earlier calls that wait for a decision of the ranks."""
         return self._order.begin(call, result) if decided else self._order.queue(call, result)
 
     def plain_group(self) -> dist.ProcessGroup:
@@ -130,7 +130,7 @@ class EncodedGroup(CallCarrier):
     ) -> Work:
         """Start to send part i of `src` to rank i.
 
-        `counts` are the elements sent to each rank and received from each rank.
+        `counts` contains the numbers of elements sent to each rank and received from each rank.
         """
         sends, receives = ([ElementRange(*b) for b in pairwise(accumulate(part, initial=0))] for part in counts)
         width = src.element_size()
@@ -163,8 +163,8 @@ class EncodedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
-        piece.
+        If source and target are the same tensor, this tensor receives the full sum. Otherwise the target receives this
+        rank's piece.
         """
         # only the caller's thread can see whether autograd is active
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]
@@ -277,7 +277,7 @@ class EncodedGroup(CallCarrier):
 
 
 def _write(values: Array, out: torch.Tensor) -> None:
-    """Round values to the dtype of a tensor with any strides. No-op for values that already share its memory."""
+    """Round values to the dtype of a tensor with any strides. Do nothing if the values share memory with the tensor."""
     target = _contiguous(out)
     rounded = array(target)
     if rounded.dtype != values.dtype or rounded.ctypes.data != values.ctypes.data:

@@ -18,7 +18,7 @@ class ExplicitCalls:
     feedback
         Whether to use error feedback.
     min_bytes
-        Minimum size in bytes of encoded vectors.
+        Minimum size in bytes of the vectors to encode.
     """
 
     def __init__(self, codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> None:

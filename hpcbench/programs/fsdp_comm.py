@@ -45,7 +45,7 @@ class CompressedReduceScatter(_CachedMemory, ReduceScatter):
     feedback
         Whether to use error feedback.
     min_bytes
-        Minimum size in bytes of encoded vectors.
+        Minimum size in bytes of the vectors to encode.
     """
 
     def __init__(self, codec: str, *, feedback: bool = False, min_bytes: int = 65536) -> None:
@@ -80,7 +80,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
     codec
         Codec name as in a study.
     min_bytes
-        Minimum size in bytes of encoded vectors.
+        Minimum size in bytes of the vectors to encode.
     """
 
     def __init__(self, codec: str, *, min_bytes: int = 65536) -> None:
@@ -93,7 +93,7 @@ class CompressedAllGather(_CachedMemory, AllGather):
         group: dist.ProcessGroup,
         async_op: bool = False,
     ) -> Work | None:
-        """Gather the pieces of all ranks in `output_tensor`, which may contain `input_tensor`."""
+        """Gather the pieces of all ranks into `output_tensor`. `input_tensor` may be a view of `output_tensor`."""
         calls = self._explicit.of(group)
         row, channel, decision, _ = calls.choose(CallKind.ALL_GATHER, [output_tensor])
         if channel is not None and decision is not None:

@@ -23,7 +23,9 @@ from hpcbench.comm.memory import Slice
 _LENGTH = np.dtype("<u8")
 _LOOK_S = 5e-5
 LAG = 2
-"""Number of slices that start between two stages of a slice. Their messages are in flight while the slice is decoded.
+"""Number of slices that start between two stages of a slice.
+
+The messages of these slices are in flight while the slice is decoded.
 """
 
 
@@ -31,7 +33,7 @@ class Waited(Protocol):
     """PyTorch handle of a message in flight."""
 
     def wait(self) -> Any:
-        """Wait until the message has been sent or received. Raise an error if this is impossible."""
+        """Wait until the message has been sent or received. Raise an error if the transfer has failed."""
 
 
 class PointToPoint(Protocol):
@@ -102,7 +104,7 @@ class GlooCarrier:
     Parameters
     ----------
     group
-        A group without other messages.
+        A group that carries no other messages.
     rank, size
         Rank of this process in the group, and number of ranks.
     """
@@ -112,7 +114,7 @@ class GlooCarrier:
         self.rank, self.size = rank, size
 
     def send(self, content: Array, peer: int, tag: int, *, varies: bool) -> _Sent:
-        """Start sending bytes. If the size varies, prefix it."""
+        """Start sending bytes. If the size varies, prefix the message with its size."""
         message = with_length(content) if varies else content
         return _Sent(self._group.send([torch.from_numpy(message)], peer, tag), message, tag)
 
@@ -146,7 +148,10 @@ class _UnderWay:
         return []
 
     def await_next(self, awaited: Any) -> "_UnderWay":
-        """Return the slice with its next wait. Stage numbers never decrease, although tags wrap around."""
+        """Return the slice with the next requests to wait for.
+
+        Stage numbers never decrease, although tags wrap around.
+        """
         stages = [request.stage for request in awaited] if isinstance(awaited, list) else []
         stage = max(stages, default=self.stage % STAGES) + self.stage // STAGES * STAGES
         stage += STAGES if stage < self.stage else 0
@@ -158,7 +163,7 @@ def drive(slices: Iterable[Slice]) -> None:
 
     All ranks wait in the same order. Slice k starts in turn k. Messages of its stage s are awaited in turn k + (s + 1)
     LAG, earlier slices first. A message of stage s is sent after stage s - 1 has completed. Therefore the message that
-    the slowest rank waits for has been sent, or will be sent without help from that rank. Deadlocks are impossible.
+    the slowest rank waits for has been sent, or will be sent independently of that rank. Deadlocks are impossible.
     """
     under_way: list[_UnderWay] = []
 

@@ -30,7 +30,7 @@ class GroupCarriers:
         self._streamed: dict[str, bool] = {}
 
     def of(self, tensor: torch.Tensor) -> CallCarrier:
-        """Return the carrier of encoded calls on a tensor's device. It is created on first use."""
+        """Return the carrier of encoded calls on a tensor's device. The carrier is created on first use."""
         streamed = self._is_streamed(tensor.device)
         name = str(tensor.device) if streamed else "gloo"
         if name not in self._carriers:
@@ -58,7 +58,7 @@ class GroupCarriers:
         return backends.explain_device(self._group, device)
 
     def stepped(self) -> None:
-        """Start a new step after a step of the program's optimizer."""
+        """Begin a new step, after the program's optimizer has made a step."""
         for carrier in self._carriers.values():
             carrier.stepped()
 

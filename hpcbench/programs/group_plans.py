@@ -41,7 +41,7 @@ class GroupPlans:
     worker
         Thread that executes encoded operations.
     begin
-        Function that starts an encoded call for a trial.
+        Function that starts an encoded call to measure its time.
     """
 
     def __init__(self, rank: int, size: int, second: SecondGroup, worker: JobThread, begin: BeginTrial) -> None:
@@ -52,7 +52,7 @@ class GroupPlans:
         self._is_faster: dict[tuple[object, ...], bool] = {}
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the plan of a call without communication, or None for the library's own collective.
+        """Return the plan of a call without communicating, or None to use the library's own collective.
 
         With `auto`, the plan is based on assumed link speeds.
         """
@@ -109,7 +109,7 @@ class GroupPlans:
 
 
 def lay_with(choice: Choice, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-    """Return the plan of a call, or None for the library's own collective."""
+    """Return the plan of a call, or None to use the library's own collective."""
     kind = np.dtype(np.float32) if operation in SUMS else dtype
     like: Array = np.broadcast_to(np.zeros((), kind), (n,))  # only its size and dtype matter
     plan = choice.plan(operation, like, channel, feedback=channel.feedback and operation in SUMS)

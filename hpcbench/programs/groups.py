@@ -32,7 +32,7 @@ _OPERATIONS = {
     CallKind.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
 }
 SUM, AVERAGE = 0, 1
-"""Numbers of the two reductions that can be encoded."""
+"""Numbers that c10d assigns to the two reductions that can be encoded."""
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
     decision: Decision | None = None
     """Plans of a sum or gather."""
     min_bytes: int = 0
-    """Minimum size in bytes of encoded parts of an exchange."""
+    """Minimum size in bytes of the parts of an exchange to encode."""
 
 
 class GroupCalls:
@@ -98,7 +98,7 @@ class GroupCalls:
         self._account.call(row, n, sum(t.numel() * t.element_size() for t in tensors))
 
     def count_small(self, call: str, tensor: torch.Tensor) -> bool:
-        """Count a call if it is too small to be encoded. Return whether it was counted.
+        """Count a call if it is too small to be encoded. Return whether the call was counted.
 
         Neither the stack nor the values are inspected.
 
@@ -133,7 +133,7 @@ class GroupCalls:
         peer: int | None = None,
         ragged: bool = False,
     ) -> Chosen:
-        """Choose how to execute a call. Count it, unless its plans have not been decided.
+        """Choose how to execute a call. Count the call, unless its plans have not been decided.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class GroupCalls:
         op
             The reduction, if any.
         peer
-            Group rank of the other side of a message.
+            Group rank of the other end of a message.
         ragged
             Whether sizes may differ between ranks, which prevents a joint decision.
         """
@@ -209,7 +209,7 @@ class GroupCalls:
         return carrier.begin(call, result, decided=decision.plans is not None)
 
     def stepped(self) -> None:
-        """Start a new step after a step of the program's optimizer."""
+        """Begin a new step, after the program's optimizer has made a step."""
         self.carriers.stepped()
 
     def stop(self, patience_s: float) -> None:
@@ -291,7 +291,7 @@ class GroupCalls:
         rule: Treatment | None,
         call: CallKind,
     ) -> str:
-        """Return what property of the call prevents encoding, or an empty string."""
+        """Return the property of the call that prevents encoding, or an empty string."""
         if self.size == 1:
             return "one rank"
         if any(t.layout is not torch.strided for t in tensors):

@@ -68,7 +68,7 @@ class HostKernels:
 
 
 class DeviceKernels:
-    """The operators on tensors of one GPU. They launch kernels and return immediately.
+    """The operators on tensors of one GPU. The operators launch kernels and return immediately.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class DeviceKernels:
     stream_of
         Function that returns the handle of the current stream for a tensor.
     seen
-        Function that converts a tensor to the device's view of it.
+        Function that returns the device's view of a tensor.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ def _copy_to_wire(values: torch.Tensor, wire: torch.Tensor, residual: torch.Tens
 
 
 def has_kernels(codec: Codec) -> bool:
-    """Return whether a codec supports these operators on a GPU. It must have a fixed size and GPU kernels."""
+    """Return whether a codec has a fixed encoded size and GPU kernels, and so supports these operators on a GPU."""
     from hpcbench.codecs.compiled import Compiled
 
     return codec.fixed_size and isinstance(codec, Identity | Compiled)

@@ -1,4 +1,4 @@
-"""Launch of programs with the interception settings in their environment, and collection of their ranks' counts."""
+"""Launch of a program with the interception settings in its environment, and collection of the counts of its ranks."""
 
 import os
 import shutil

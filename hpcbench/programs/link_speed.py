@@ -16,13 +16,15 @@ from hpcbench.comm.topology import Topology
 from hpcbench.programs.gloo_carrier import GlooCarrier
 
 GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 50e-6, 0.5))
-"""Assumed speeds without a measurement. A message takes tens of microseconds in Python and in gloo's threads, and more
-if ranks share cores. Therefore many small slices cost more time than they hide.
+"""Speeds that are assumed if they were not measured.
+
+A message takes tens of microseconds in Python and in gloo's threads, and more if ranks share cores. Therefore many
+small slices cost more time than they hide.
 """
 GLOO_MESSAGE_S = 100e-6
 """Assumed latency of a message within gloo's own calls, which do not involve Python."""
 _SHARES = {Operation.ALL_REDUCE: 2, Operation.REDUCE_SCATTER: 1, Operation.ALL_GATHER: 1}
-"""How many times a rank sends the vector, excluding its own part."""
+"""Number of times that a rank sends the vector without its own part, keyed by operation."""
 _SIZES = [1 << k for k in range(10, 34, 4)]
 _SMALL, _LARGE = 1 << 10, 1 << 20
 _TRIES = 3
@@ -38,7 +40,7 @@ def measure_links(
 ) -> Links:
     """Measure the speeds of a group over several nodes. All ranks return the speeds of the slowest link.
 
-    Each rank sends to the next rank, all at the same time. Measured speeds are capped at the assumed speeds. At higher
+    All ranks send to their next rank at the same time. Measured speeds are capped at the assumed speeds. At higher
     speeds, Python and the processors are the bottleneck.
 
     Parameters
@@ -73,7 +75,7 @@ def add_gloo_times(links: Links, ranks: int) -> Links:
 
 
 def _hop(carrier: GlooCarrier, nbytes: int, clock: Callable[[], float]) -> float:
-    """Return the time in seconds to receive a message from the previous rank and send one to the next rank."""
+    """Return the time in seconds to receive a message from the previous rank and send a message to the next rank."""
     content, inbox = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     begin = clock()
     coming = carrier.receive(inbox, (carrier.rank - 1) % carrier.size, _TAG, varies=False)

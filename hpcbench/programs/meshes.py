@@ -1,4 +1,7 @@
-"""Names of mesh dimensions that span all ranks. For these, DeviceMesh uses the default group, which has no name."""
+"""Names of mesh dimensions that span all ranks.
+
+For such a dimension, DeviceMesh uses the default group, which has no name.
+"""
 
 import functools
 import logging

@@ -1,7 +1,7 @@
 """Nodes of a group's ranks. Each rank publishes its node when the group is created.
 
-All ranks create the group at the same time, but their first encoded calls may be at different times. A rank may first
-use another group or another thread, so waiting for its node in a call could deadlock.
+All ranks create the group at the same time, but they may make their first encoded calls at different times. A rank may
+still be busy with another group or thread, so waiting for its node during a call could deadlock.
 """
 
 import os
@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d
 
 _MAKES_GROUP = "_new_process_group_helper"
 _published: Counter[str] = Counter()
-"""How often ranks of a group have published their nodes. The number is the same on all ranks."""
+"""Number of times that the ranks of each group have published their nodes, which is the same on all ranks."""
 
 
 def publish(group: dist.ProcessGroup, store: Store) -> None:
@@ -27,7 +27,7 @@ def publish(group: dist.ProcessGroup, store: Store) -> None:
 
 
 def read(group: dist.ProcessGroup, store: Store) -> list[str]:
-    """Return the nodes of all ranks. The call blocks only if the group was created in an unknown way."""
+    """Return the nodes of all ranks. Block only if the nodes were not published when the group was created."""
     if not _published[group.group_name]:
         publish(group, store)
     return [store.get(_key(group, rank)).decode() for rank in range(group.size())]

@@ -2,7 +2,8 @@
 
 A handler receives the group's calls, the plain operator, and the operator's arguments. The plain operator takes the
 first argument and, optionally, a group that replaces the program's group. The handler returns the same values as the
-operator: a `Work` handle, and tensors if the schema includes them. None leaves the call to PyTorch, as for most calls.
+operator: a `Work` handle, and tensors if the schema includes them. If the handler returns None, as for most calls,
+PyTorch makes the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -215,7 +216,7 @@ def _in_group(plain: Plain, first: Any) -> InGroup:
 
 
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
-    """Return whether each complete vector fits one part per rank. Otherwise, PyTorch itself raises an error."""
+    """Return whether each complete vector has the size of one part per rank. If not, PyTorch raises an error."""
     return len(wholes) == len(parts) and all(
         vector.numel() == ranks * part.numel() and vector.dtype == part.dtype
         for vector, part in zip(wholes, parts, strict=True)

@@ -35,7 +35,7 @@ PLACES = (
 )
 """Launcher variables for the rank, the number of ranks, and the local rank."""
 APPLIED = "applied.json"
-"""File of a run with the event that describes the scheme's changes to the first rank's process."""
+"""File of a run with the event that describes how the scheme changed the first rank's process."""
 NETWORK = "network"
 """Subdirectory of a run with network-counter samples, one file per node."""
 _PATIENCE_S = 300.0
@@ -96,7 +96,7 @@ def prepared(
     Raises
     ------
     UserError
-        The launcher started the wrong number of processes, or the first process did not publish its address.
+        The launcher started the wrong number of processes, or the first process did not publish its address in time.
     """
     rank, size, local = place(variables)
     nodes, per_node = run.shape.nodes, run.shape.ranks_per_node

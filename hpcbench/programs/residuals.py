@@ -1,4 +1,4 @@
-"""Error feedback for programs without parameter names, with residuals per call.
+"""Error feedback for programs without parameter names, with separate residuals for each call.
 
 Gradients are reduced in the same order in every step. A call is therefore identified by its size and its position among
 calls of that size. Positions are counted from the start of the backward pass or, outside autograd, from the optimizer's
@@ -13,7 +13,7 @@ import torch
 from hpcbench.comm.feedback import Feedback
 
 MOST = 4096
-"""Maximum number of vectors with residuals per group. It limits memory in programs without a regular order of calls."""
+"""Maximum number of vectors with residuals per group, which limits memory if the order of calls is irregular."""
 
 
 class Residuals:

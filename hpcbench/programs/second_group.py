@@ -1,9 +1,9 @@
 """A second gloo group with the same ranks, and strings that its ranks exchange through a store.
 
-The second group sends encoded messages, and PyTorch collectives if `algorithm: auto` decides between the two. The
-program's calls use the first group and must not interleave with these messages. All ranks create the second group at
-the same call of the first group. A separate thread creates the second group, so that the caller's thread does not
-block. The second group has a separate store connection, because a waiting connection blocks all its users.
+The second group carries encoded messages. With `algorithm: auto`, it also carries the calls that are left to PyTorch.
+The program's calls use the first group and must not interleave with these messages. All ranks create the second group
+at the same call of the first group, in a separate thread so that the caller's thread does not block. The second group
+has a separate store connection, because a connection that waits for a key blocks all its users.
 """
 
 from collections import Counter
@@ -65,7 +65,7 @@ class SecondGroup:
     def collectives(self, device: torch.device) -> Collectives:
         """Return a private backend for byte collectives: NCCL for a GPU, gloo for the host.
 
-        All ranks must call this method at the same operation. NCCL connects the ranks in its first collective.
+        All ranks must call this method in the same operation. NCCL connects the ranks in its first collective.
         """
         if device.type == "cpu":
             return cast(Collectives, self.gloo())

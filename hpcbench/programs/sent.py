@@ -25,13 +25,14 @@ _SHARES = {
     "functional gather": 1,
     "all-to-all": 1,
 }
-"""How many times a rank sends a call's vector, excluding its own part, in the algorithms that send the least."""
+"""For each call, how many times a rank sends the vector without its own part, using the algorithm that sends the least.
+"""
 
 
 def sent_bytes(row: dict[str, Any]) -> int:
-    """Return the number of bytes that a rank sends in a row's exact calls.
+    """Return the number of bytes that a rank sends in a row's uncompressed calls.
 
-    PyTorch does not count bytes, so they are computed from the calls.
+    PyTorch does not count bytes, so the number is computed from the calls.
     """
     ranks, call, nbytes = int(row["ranks"]), str(row["call"]), int(row["call_bytes"])
     if call == "point to point":
@@ -40,7 +41,7 @@ def sent_bytes(row: dict[str, Any]) -> int:
 
 
 def unknown(ranks: Sequence[dict[str, Any]]) -> list[UnknownGroup]:
-    """Return the groups with unknown dimension, one per description."""
+    """Return the groups whose dimension is unknown, one per description."""
     unknown_bytes: dict[str, int] = {}
     for row in summed(ranks):
         if row["why"] == "unknown group":
@@ -56,7 +57,7 @@ def events(ranks: Sequence[dict[str, Any]], scheme: Scheme, steps: tuple[int | N
     ranks
         Counts of each rank.
     scheme
-        The run's scheme. Its algorithm is recorded in each channel.
+        The run's scheme, whose algorithm is recorded in each channel.
     steps
         The first and last step, or None if the program's steps are unknown.
     """

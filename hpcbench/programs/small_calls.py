@@ -1,6 +1,6 @@
 """Fast path for small calls from Python, which bypass PyTorch's dispatcher.
 
-A Python kernel would make small calls take 1.5 times as long, although calls below `min_bytes` are never encoded.
+With a Python kernel, small calls would take 1.5 times as long, although calls below `min_bytes` are never encoded.
 Therefore the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All
 other calls, including calls from C++, go through the kernels.
 """
@@ -71,7 +71,10 @@ class SmallCalls:
         return method
 
     def _apart(self, real: Method, call: str, name: str, vector: int) -> Method:
-        """Return a method for a call with a target and a source. `vector` is the complete vector's argument index."""
+        """Return a method for a call with a target and a source.
+
+        `vector` is the index of the complete vector's argument.
+        """
         groups, backend_of = self._groups, self._backend
 
         def method(group: ProcessGroup, *args: Any, **kwargs: Any) -> Any:

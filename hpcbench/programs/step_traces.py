@@ -1,4 +1,4 @@
-"""Traces of some steps of a program that does not use the profiler itself. Optimizer steps delimit the steps."""
+"""Traces of some steps of a program that does not use the profiler itself. A step ends with each optimizer step."""
 
 import logging
 import os
@@ -36,7 +36,10 @@ class StepTraces:
         self._hook = register_optimizer_step_post_hook(self._step)
 
     def _step(self, optimizer: Optimizer, *_: object) -> None:
-        """Advance to the next step. If a program has several optimizers, the steps of the first optimizer count."""
+        """Advance to the next step.
+
+        If a program has several optimizers, only the first optimizer's steps are counted.
+        """
         if self._optimizer is None:
             self._optimizer = optimizer
         if optimizer is not self._optimizer:

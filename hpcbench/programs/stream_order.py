@@ -1,9 +1,9 @@
 """Ordering of encoded operations relative to other device work, with private streams and events on GPUs.
 
 A GPU operation runs on a private stream, which first waits for the caller's current stream. `wait` of the operation's
-handle makes the current stream wait for the private stream. Only streams wait, not host threads. Memory comes from
+handle makes the current stream wait for the private stream. Only streams wait, not host threads. Memory is allocated by
 PyTorch's caching allocator. Temporary buffers belong to the private stream, and only this stream reuses them. The
-caller's tensors belong to other streams, so they are kept alive until the event at the end of the operation.
+caller's tensors belong to other streams, so they are kept alive until the operation's last event.
 """
 
 import time
@@ -37,7 +37,7 @@ class StreamOrder(ABC):
 
     @abstractmethod
     def follow_caller(self) -> Any:
-        """Return a context whose work runs after the caller's work so far.
+        """Return a context whose work runs after all work that the caller has enqueued so far.
 
         Later work of the caller may run concurrently.
         """
@@ -48,7 +48,7 @@ class StreamOrder(ABC):
 
     @abstractmethod
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return a handle of the work so far. Its `wait` makes the current stream wait for the work."""
+        """Return a handle of all work enqueued so far. Its `wait` makes the current stream wait for this work."""
 
     @abstractmethod
     def is_capturing(self) -> bool:
@@ -66,7 +66,7 @@ class StreamOrder(ABC):
 
 
 class HostMark:
-    """A host time. All earlier work is complete."""
+    """A position in host work, given by its time. It is always reached, because host work is synchronous."""
 
     def __init__(self) -> None:
         self._at = time.perf_counter()
@@ -151,7 +151,7 @@ class CudaOrder(StreamOrder):
         """Return a handle whose `wait` makes the caller's current stream wait for the private stream.
 
         When a PyTorch future receives its result, it records an event on the current stream of each device
-        (ATen/core/ivalue_inl.h, `markCompleted`). Its `wait` makes streams wait for these events.
+        (ATen/core/ivalue_inl.h, `markCompleted`). The future's `wait` makes streams wait for these events.
         """
         return make_finished_handle(result, [self._device])
 

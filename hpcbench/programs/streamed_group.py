@@ -66,7 +66,7 @@ class StreamedGroup(CallCarrier):
         self._lock = threading.Lock()
 
     def lay(self, operation: Operation, n: int, dtype: np.dtype[Any], channel: Channel) -> Plan | None:
-        """Return the two-shot plan of a call with one slice, independent of link speeds."""
+        """Return a two-shot plan with one slice for a call, independent of link speeds."""
         return lay_with(self._choice, operation, n, dtype, replace(channel, algorithm=Algorithm.TWO_SHOT, slices=1))
 
     def begin(self, call: Callable[[], Work], result: Any, *, decided: bool) -> Work:
@@ -101,8 +101,8 @@ class StreamedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, it receives the full sum. Otherwise the target receives this rank's
-        piece.
+        If source and target are the same tensor, the tensor receives the full sum. Otherwise the target receives this
+        rank's piece.
         """
         # only the caller's thread can see whether autograd is active
         residuals = [self._residuals.of(operation.value, src) if channel.feedback else None for src in srcs]

@@ -12,7 +12,7 @@ _NO_TIMEOUT = timedelta(0)
 
 
 class TimedWait:
-    """Replacement for the `wait` method of all handles. It adds timeouts where PyTorch has none."""
+    """Replacement for the `wait` method of all handles, with timeouts where PyTorch does not support them."""
 
     def __init__(self) -> None:
         self._real: Any = None

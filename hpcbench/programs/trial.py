@@ -1,8 +1,8 @@
-"""Timing trials within one machine that compare gloo's call with the encoded call. Each size is tried once.
+"""Timing trials that compare gloo's call with the encoded call within one machine.
 
-The result is hard to model. It depends on the number of processors, on the number of ranks per processor, and on gloo
-itself, whose reduce-scatter is an all-reduce of the complete vector. All ranks run the trial at the same time and use
-the times of the slowest rank, so all ranks get the same result.
+Each size is tried once. The result is hard to model, because it depends on the number of processors, on the number of
+ranks per processor, and on gloo itself, whose reduce-scatter is an all-reduce of the complete vector. All ranks run the
+trial at the same time and use the times of the slowest rank, so all ranks get the same result.
 """
 
 import time
@@ -19,11 +19,15 @@ MOST_BYTES = 16 << 20
 """Maximum trial size in bytes. The result also applies to larger vectors."""
 _PAIRS = 15
 _ENOUGH_S = 0.5
-"""Seconds after which no further pair of calls is timed. At least two pairs are timed, because the first pair does not
-count.
+"""Time in seconds after which no further pair of calls is timed.
+
+At least two pairs are timed, because the first one is a warm-up.
 """
 _GAIN = 0.9
-"""Maximum ratio to gloo's time at which calls are encoded. With so few calls, smaller gains may be noise."""
+"""Calls are encoded if their time divided by gloo's is at most this ratio.
+
+With so few calls, smaller gains may be noise.
+"""
 
 
 class Plain(Protocol):

@@ -22,8 +22,8 @@ def make_handle(future: "torch.futures.Future[Any]") -> Work:
 def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
     """Start a job and return its handle.
 
-    An exception that is set on a future is not visible to C++: DDP's reducer would treat it as a list of tensors. An
-    exception raised in a callback of the future is visible.
+    C++ code does not see an exception that is set on a future: DDP's reducer would treat it as a list of tensors. C++
+    code does see an exception that a callback of the future raises.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class JobThread:
         return start(self._jobs.put, job, result)
 
     def stop(self, patience_s: float) -> bool:
-        """Stop the thread after its queued jobs. Return whether it has ended within `patience_s` seconds.
+        """Stop the thread after its queued jobs. Return whether the thread has ended within `patience_s` seconds.
 
         A later job starts a new thread.
         """

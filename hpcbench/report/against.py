@@ -33,7 +33,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeRequest(ReportRequest):
-    """A report request for the changes since an earlier submission, instead of the measurements."""
+    """A report request that shows the changes since an earlier submission instead of the measurements."""
 
     earlier: Section
     changes: Sequence[Change]

@@ -1,4 +1,4 @@
-"""The answer of a report: whether compression pays in a cell, and which runs failed."""
+"""Summary at the start of a report: whether compression pays in each cell, and which runs failed."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], li
 
 
 def list_methods(cell: Cell) -> list[str]:
-    """Describe the method behind a cell's findings. The result is empty if the cell has no findings."""
+    """Describe the method that produced a cell's findings. The result is empty if the cell has no findings."""
     base = cell.row(cell.baseline)
     return describe_method(cell, base) if base is not None and base.completed else []
 
@@ -71,7 +71,7 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
 
 
 def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Summarize a sweep: the number of cells where compression pays, and where it pays most."""
+    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most."""
     paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
     if not paying:
         return (say.NO_CELL_PAYS.format(cells=len(cells)),)

@@ -30,7 +30,8 @@ class Basis:
     first: int
     """First step that is included in the speed.
 
-    Earlier steps compile code and fill caches and buffers. Including them would penalize the faster scheme most.
+    During earlier steps, code is compiled, and caches and buffers are filled. Including these steps would penalize the
+    faster scheme most.
     """
     batch: int | None
     """Number of sequences per step, over all ranks."""
@@ -152,7 +153,7 @@ def _read_block(model: ModelSettings) -> flops.BlockShape:
 
 
 def _replace_kept_rows(shape: dict[str, Any] | None, log: RunLog) -> dict[str, Any] | None:
-    """Return the shape with the number of rows that the experts kept.
+    """Return the model shape, completed with the number of rows that the experts kept.
 
     The result is None if the log does not count dropped rows.
     """

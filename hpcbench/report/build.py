@@ -35,7 +35,7 @@ Subject = TypeVar("Subject")
 
 ALL = "all"
 DEFAULT = ("strong-scaling", "weak-scaling", "synchrony")
-"""Additional tables of every report. They are empty unless a study is about these questions."""
+"""Additional tables of every report. Each is empty unless a study addresses its question."""
 ON_REQUEST = ("published",)
 """Tables that `ALL` does not include."""
 MOST_NOTES = 5
@@ -167,7 +167,7 @@ def _select(
 def _build_notes(
     bad: Sequence[str], warnings: Sequence[str], findings: Sequence[str], tables: Collection[str]
 ) -> list[Sentences]:
-    """Return the trouble and the most important notes. The other notes are listed in the details."""
+    """Return the problems and the most important notes. The other notes are listed in the details."""
     tones: list[tuple[Tone, Sequence[str]]] = [("warning", warnings), ("", findings)]
     notes = [(line, tone) for tone, lines in tones for line in lines]
     most = MOST_NOTES - (METHOD not in tables and len(notes) > MOST_NOTES)

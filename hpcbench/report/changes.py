@@ -51,12 +51,12 @@ class Change:
 
     @property
     def bad(self) -> bool:
-        """Whether the scheme got slower or worse, broke, or is missing."""
+        """Whether the scheme became slower, reaches a worse loss, fails, or is missing."""
         return self.fate in ("broken", "missing") or self.speed_word == "down" or self.loss_word == "up"
 
     @property
     def good(self) -> bool:
-        """Whether the scheme got faster or better, or works again, without getting worse otherwise."""
+        """Whether the scheme became faster, reaches a better loss, or works again, and nothing else became worse."""
         gained = self.fate == "mended" or self.speed_word == "up" or self.loss_word == "down"
         return gained and not self.bad
 
@@ -84,9 +84,9 @@ _LOSSES: dict[Word, str] = {"up": "loss worse", "down": "loss better", "same": "
 def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -> list[Change]:
     """Compare two submissions. Schemes of the new submission come first, in their order.
 
-    A change is significant if the hypothesis of no change is rejected. It is ignored if it lies significantly within
-    the margins of the new study (two one-sided tests). Both tests use a level of 5 % after Holm's correction over all
-    schemes, speeds and losses.
+    A change is significant if the hypothesis of no change is rejected. A change is ignored if it lies significantly
+    within the margins of the new study (two one-sided tests). Both tests use a level of 5 % after Holm's correction
+    over all schemes, speeds and losses.
     """
     before, after = _index_rows(old), _index_rows(new)
     changes = [_compare(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]

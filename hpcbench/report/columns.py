@@ -50,14 +50,14 @@ def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
 
 
 def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
-    """Return the entry of a finding. Findings that a given `tones` does not contain are warnings."""
+    """Return the table entry of a finding. If `tones` is given, a finding that it lacks is a warning."""
     if not finding:
         return Entry()
     return Entry(finding, finding, tones.get(finding, "warning") if tones else "")
 
 
 CHANGE = "vs baseline (95 % CI)"
-"""Header of a difference column, next to its quantity."""
+"""Header of a column of differences, which follows the column of their quantity."""
 Figure = Callable[[SchemeRow], Any]
 """Function that computes a machine-readable value of a scheme."""
 
@@ -127,7 +127,7 @@ STEP_TIME = IntervalColumn(
     lambda interval: between(interval, significant),
     "step_seconds_runs",
 )
-"""Estimated step time of the runs. Unlike the other estimates, it is not a difference."""
+"""Estimated step time of the runs. Unlike the other estimates, the step time is not a difference."""
 
 
 def follow(path: str) -> Callable[[Any], Any]:

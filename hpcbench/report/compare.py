@@ -1,7 +1,7 @@
 """Comparison of schemes with the baseline: pairs, differences at equal steps and equal time, verdicts.
 
-Only runs of the same pairing are compared, because they share the seed and the allocation, and only runs with the same
-transport. All compared runs must have completed, and no run of their scheme may have diverged.
+Only runs with the same pairing and the same transport are compared. Runs of a pairing share the seed and the
+allocation. All compared runs must have completed, and no run of their scheme may have diverged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class SchemeRow:
     samples_per_s: float | None
     """Geometric mean of samples/s over the runs.
 
-    The ratio of two rows is then the geometric mean of their pairs' ratios.
+    The ratio of two rows is then the geometric mean of the ratios of their pairs.
     """
     tokens_per_s: float | None
     model_flops_per_rank: float | None
@@ -47,19 +47,16 @@ class SchemeRow:
     step_seconds: Interval | None
     """Geometric mean of the runs' mean step times, with a Student's t interval over the runs."""
     speed: SpeedFinding | None
-    """Samples/s (or another rate that both logs contain) divided by the baseline's, over common counted steps.
+    """Samples/s (or another common rate) divided by the baseline's rate, over the steps that both runs counted.
 
-    Speed and losses are None for a scheme that diverged or has no pair.
+    The speed and both losses are None for a scheme that diverged or has no pair.
     """
     loss: LossFinding | None
     """Difference from the baseline's validation loss at the last step."""
     loss_in_time: LossFinding | None
     """Difference from the baseline's training loss, at the time when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Encoded fraction of the bytes for which the scheme has a codec, over all runs.
-
-    The value is None if there are no such bytes.
-    """
+    """Encoded bytes of all runs as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
     outcome: Outcome | None
     """Combined finding about speed and loss, or None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN
@@ -84,27 +81,27 @@ class SchemeRow:
 
     @property
     def compared(self) -> bool:
-        """Whether the speed can be compared with the baseline's."""
+        """Whether the speed can be compared with the baseline's speed."""
         return self.speed is not None and not self.diverged
 
     @property
     def counted(self) -> list[Measures]:
-        """Runs that the numbers are computed from: completed runs, or if none completed, runs with a known speed."""
+        """Runs that the numbers are computed from. If no run completed, these are the runs with a known speed."""
         return select_counted(self.runs)
 
     @property
     def speed_shown(self) -> Speed | None:
-        """Finding about the speed, or None without a pair."""
+        """Finding about the speed, or None if no pair exists."""
         return self.speed.shown if self.speed else None
 
     @property
     def loss_shown(self) -> Loss | None:
-        """Finding about the loss at equal steps, or None without a pair."""
+        """Finding about the loss at equal steps, or None if no pair exists."""
         return self.loss.shown if self.loss else None
 
     @property
     def loss_margin(self) -> float | None:
-        """Largest loss difference that is ignored, or None without a pair."""
+        """Largest loss difference that is ignored, or None if no pair exists."""
         return self.loss.margin if self.loss else None
 
 
@@ -151,9 +148,9 @@ def compare(runs: Sequence[Measures], baseline: str, criteria: Criteria) -> list
 
 
 def compare_all(studies: Sequence[ComparedRuns]) -> list[list[Cell]]:
-    """Compare the schemes of all studies of a report, with a common level for all findings.
+    """Compare the schemes of all studies of a report, with a common significance level for all findings.
 
-    The result contains the cells of each study.
+    Return the cells of each study.
     """
     drafts = [(i, draft) for i, study in enumerate(studies) for draft in _make_drafts(study)]
     findings = decide([draft.evidence for _, draft in drafts])
@@ -204,7 +201,7 @@ def _make_cell(draft: _Draft, findings: Findings, criteria: Criteria) -> Cell:
 
 
 def _make_row(scheme: str, runs: list[Measures], findings: Findings, base: list[Measures] | None) -> SchemeRow:
-    """Return the row of a scheme. `base` is None for the baseline itself."""
+    """Return the row of a scheme, where `base` is None for the baseline itself."""
     done, counted_runs = select_completed(runs), select_counted(runs)
     speed, loss = findings.speed.get(scheme), findings.loss.get(scheme)
     if base is None:

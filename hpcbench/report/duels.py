@@ -12,7 +12,7 @@ class Duel:
     scheme: str
     other: str
     speed: SpeedFinding | None
-    """Speed of the scheme divided by the speed of the other scheme, or None without a pair."""
+    """Speed of the scheme divided by the speed of the other scheme, or None if no pair exists."""
     loss: LossFinding | None
     """Loss of the scheme minus the loss of the other scheme, or None if no pair has both losses."""
 

@@ -6,14 +6,14 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.report.provenance import Finding, list_bindings, list_nodes, list_packages, list_software
 
 _SHOWN_PACKAGES = ("torch", "numpy", "mpi4py", "cupy", "nvidia", "triton", "ml_dtypes", "ml-dtypes", "zfpy", "mpich")
-"""Name prefixes of packages that are listed individually, because they compute, encode or send."""
+"""Name prefixes of packages for computation, encoding or communication, which are listed individually."""
 _MOST_VALUES = 3
 
 
 def list_environment_changes(new: Sequence[RunResult], old: Sequence[RunResult]) -> list[str]:
     """Return the software and hardware changes, such as ``mpi MPICH 5.0.2, was Open MPI 5.0.7``.
 
-    Apart from packages, facts that are missing from one submission are ignored.
+    Facts that are missing from one submission are ignored, except missing packages.
     """
     programs = _describe_differing(list_software(new), list_software(old))
     machines = _describe_differing(list_nodes(new), list_nodes(old))

@@ -55,7 +55,7 @@ class Evidence:
 
 
 def _make_chain(speed: SpeedTest | None, loss: LossTest | None) -> Chain | None:
-    """Return the chain of two schemes, or None if there is only one pair, which cannot be tested."""
+    """Return the chain of questions about two schemes, or None for a single pair of runs, which cannot be tested."""
     chain = Chain(speed.question if speed else None, loss.question if loss else None)
     return None if chain == Chain() else chain
 
@@ -76,7 +76,7 @@ class Findings:
 
 
 def decide(cells: Sequence[Evidence]) -> list[Findings]:
-    """Decide all questions about the cells of a report at a common level."""
+    """Decide all questions about the cells of a report at a common significance level."""
     allotments = divide_level([cell.chains for cell in cells])
     return [_make_findings(cell, allotment) for cell, allotment in zip(cells, allotments, strict=True)]
 
@@ -172,7 +172,7 @@ def _seed(run: Measures) -> Hashable:
 
 
 def read_rates(mine: Measures, other: Measures) -> Both:
-    """Return the samples/s, or another common rate, of two runs over the steps that both counted."""
+    """Return the samples/s, or another common rate, of two runs over the steps that both runs counted."""
     return compute_common_rate(mine, other) or (None, None)
 
 

@@ -27,7 +27,7 @@ class LayerLoads:
 
 @dataclass(frozen=True)
 class ExpertLoads:
-    """Loads of a run's expert layers. They are never empty."""
+    """Loads of a run's expert layers, at least one."""
 
     layers: tuple[LayerLoads, ...]
 

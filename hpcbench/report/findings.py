@@ -34,13 +34,13 @@ class PValue:
 
     raw: float
     level: float
-    """Level of the question at this number of pairs."""
+    """Significance level of the question at this number of pairs."""
 
     @property
     def adjusted(self) -> float:
         """Adjusted p-value, which is compared with `LEVEL`.
 
-        The adjustment includes the question's share and the looks.
+        The adjustment accounts for the question's share of the level and for repeated looks.
         """
         return min(1.0, self.raw * LEVEL / self.level) if self.level > 0 else 1.0
 
@@ -55,14 +55,16 @@ class SpeedFinding(Interval):
     """Ratio of samples/s to the baseline or another scheme. A single pair has no p-values."""
 
     margin: float
-    """Speed margin as a fraction. Smaller gains do not count as faster."""
+    """Speed margin as a fraction. A scheme with a smaller gain does not count as faster."""
     equal: PValue | None
     """Two-sided p-value of the hypothesis that the ratio is 1."""
     at_margin: PValue | None
     """P-value of the hypothesis that the ratio is at least ``1 + margin``."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
-    estimated."""
+    """Number of pairs that would probably suffice for a decision.
+
+    The value is None if the question is decided or if no number can be estimated.
+    """
     at_slower: PValue | None = None
     """P-value of the hypothesis that the ratio is at most ``1 / (1 + margin)``."""
     apart: PValue | None = None
@@ -111,8 +113,10 @@ class LossFinding(Interval):
     apart: PValue | None
     """P-value of the hypothesis that the absolute difference is at least `margin` (two one-sided tests)."""
     enough: int | None
-    """Number of pairs that would probably suffice for a decision, or None if decided or if no number can be
-    estimated."""
+    """Number of pairs that would probably suffice for a decision.
+
+    The value is None if the question is decided or if no number can be estimated.
+    """
     worst: float
     """Largest difference of any pair. Rare failures increase this value long before they increase the mean."""
 
@@ -147,7 +151,7 @@ class LossFinding(Interval):
 
 @dataclass(frozen=True)
 class SpeedTest:
-    """Undecided test of two schemes' paired speeds: logarithms of their ratios."""
+    """Undecided test of two schemes' paired speeds, based on the logarithms of the speed ratios."""
 
     mean: Mean
     margin: float
@@ -196,7 +200,7 @@ class SpeedTest:
 
 @dataclass(frozen=True)
 class LossTest:
-    """Undecided test of two schemes' paired losses: their differences."""
+    """Undecided test of two schemes' paired losses, based on the loss differences."""
 
     mean: Mean
     margin: float
@@ -256,7 +260,7 @@ def compute_margin(values: Values, part: float, *, of_both: bool = False) -> flo
 
 
 def _compute_p_of_bound(mean: Mean, bound: float) -> float:
-    """Return the one-sided p-value of a bound, on the side of the estimate."""
+    """Return the p-value of the one-sided test of the mean against a bound, in the direction of the estimate."""
     return mean.p_two_sided(bound) / 2
 
 
@@ -269,9 +273,9 @@ def _split_interval(interval: Interval) -> tuple[float, float | None, float | No
 
 
 def _find_enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
-    """Return the smallest scheduled number of pairs (`looks.LOOKS`) that probably achieves any aim.
+    """Return the smallest number of pairs in `looks.LOOKS` with which at least one test is probably significant.
 
-    Each aim is a distance and a share of the level.
+    Each of `aims` consists of the distance and the share of the level of a test.
     """
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
     looks = [find_next_look(distance, scatter, share, mean.count) for distance, share in aims]

@@ -1,6 +1,6 @@
 """Pareto front of a cell: dominated schemes, the simplest scheme on that front, and sentences about both.
 
-A scheme dominates another if it is significantly faster with a loss that is no worse, or if its loss is significantly
+A scheme dominates another if it is significantly faster and its loss is no worse, or if its loss is significantly
 better and it is no slower. Only significant differences count, so schemes on the front are not necessarily the best.
 """
 
@@ -21,19 +21,19 @@ class Front:
 
     schemes: tuple[str, ...]
     duels: tuple[Duel, ...]
-    """Comparisons of all pairs of schemes. Comparisons with the baseline use the findings of the verdicts."""
+    """Comparisons of all pairs of schemes. Comparisons with the baseline use the same findings as the verdicts."""
     gains: tuple[Duel, ...] = ()
     """Speed of each scheme with a codec relative to each control without a codec.
 
-    A codec pays only if it is significantly faster than both the baseline and the control.
+    A codec pays only if the scheme is significantly faster than both the baseline and the control.
     """
 
     def gain(self, scheme: str, control: str) -> Duel | None:
-        """Compare a scheme with a codec to a control without a codec, or return None if they have no pair."""
+        """Compare a scheme with a codec to a control without a codec, or return None if no pair exists."""
         return next((duel for duel in self.gains if (duel.scheme, duel.other) == (scheme, control)), None)
 
     def duel(self, scheme: str, other: str) -> Duel | None:
-        """Return the comparison of two schemes from the perspective of the first, or None without a pair."""
+        """Return the comparison of two schemes from the perspective of the first, or None if they have no pair."""
         duel = next((duel for duel in self.duels if {duel.scheme, duel.other} == {scheme, other}), None)
         return duel.turn() if duel and duel.scheme == other else duel
 
@@ -54,7 +54,7 @@ class Front:
 def compute_front(cell: Cell) -> Front:
     """Gather the pairwise comparisons of a cell's schemes, over runs of the same pairing.
 
-    Schemes are excluded if they diverged, have no pair with the baseline, or if their codecs never ran.
+    Schemes are excluded if they diverged, if they have no pair with the baseline, or if their codecs never ran.
     """
     base = cell.row(cell.baseline)
     if base is None or not base.completed:
@@ -65,7 +65,7 @@ def compute_front(cell: Cell) -> Front:
 
 
 def conclude(cell: Cell, pareto: Front) -> list[str]:
-    """Compare the best scheme with casts, and name the simplest scheme on the Pareto front.
+    """Compare the best scheme that uses a codec with the casts, and name the simplest scheme on the Pareto front.
 
     Table ``schemes`` compares all schemes with each other.
     """
@@ -134,7 +134,7 @@ def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
 
 
 def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[str]:
-    """Compare the best scheme that has a codec with the casts."""
+    """Compare the best scheme that uses a codec with the schemes that only cast messages."""
     casts = [row.scheme for row in _list_compared(cell, pareto) if row.kind is SchemeKind.CAST]
     base = cell.row(cell.baseline)
     if not casts:

@@ -25,7 +25,7 @@ SPEED_PART = 0.75
 The rest is assigned to loss, so that a worse loss can be found even if the speed remains undecided.
 """
 SIDE_PASSES = 0.5
-"""Fraction of the speed's share that is passed on if the speed is only known to differ.
+"""Fraction of the speed's share that is passed on if the speeds differ significantly, but not by a known amount.
 
 The complete share is passed on if the interval contains no bound of the question.
 """

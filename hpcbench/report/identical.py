@@ -1,4 +1,4 @@
-"""Detection of identical schemes, whose rules differ only for traffic that does not occur in a cell."""
+"""Detection of identical schemes: their rules differ only for traffic that does not occur in a cell."""
 
 from collections.abc import Hashable, Sequence
 

@@ -11,7 +11,7 @@ _TRAITS = ("dimension", "phase", "kind")
 
 
 class SchemeKind(IntEnum):
-    """Kinds of schemes, in order of complexity. Complexity must be justified by a significant advantage."""
+    """Kinds of schemes, in order of complexity. A more complex scheme must have a significant advantage."""
 
     BASELINE = 0
     PLAIN = 1
@@ -28,7 +28,7 @@ class SchemeKind(IntEnum):
 
     @property
     def is_control(self) -> bool:
-        """Whether schemes of this kind are controls for the gain of codecs."""
+        """Whether schemes of this kind are controls that isolate the gain of codecs."""
         return self in (SchemeKind.PLAIN, SchemeKind.CAST)
 
 
@@ -44,7 +44,7 @@ _DESCRIPTIONS = {
 
 
 def has_half_messages(run: RunResult) -> bool:
-    """Return whether all messages of a run have 16-bit values, so that a cast saves nothing."""
+    """Return whether all messages of a run have 16-bit values, so that casting them saves nothing."""
     train = run.settings.train
     chosen = [getattr(train.comm_precision, content) for content in CONTENTS]
     return all((train.precision if name == "auto" else name) in ("bf16", "fp16") for name in chosen)

@@ -19,7 +19,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
 
 _POLL = 0.5
-"""Seconds between polls. The interval is long because training may run on the same cores."""
+"""Seconds between polls. Frequent polls would disturb training that runs on the same cores."""
 _SAY = 10.0
 """Seconds between plain lines about the same run."""
 _SILENCE = 60.0
@@ -93,7 +93,7 @@ def summarize(runs: list[RunProgress], elapsed: float, left: float | None) -> st
 
 
 class _Lines:
-    """Plain-line output: one line at the start and at the end of a run, and progress lines in between."""
+    """Output as plain lines: one line at the start and one at the end of a run, and progress lines in between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -141,7 +141,7 @@ class _Lines:
 def render(runs: list[RunProgress], elapsed: float, left: float | None, height: int, width: int) -> RenderableType:
     """Return one row per run, reasons for some states, and a summary.
 
-    If there are more runs than screen rows (`height`), only the most important runs are shown.
+    If the screen has fewer rows (`height`) than there are runs, only the most important runs are shown.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):

@@ -1,9 +1,9 @@
-"""Repeated looks at a growing study: level fraction per number of pairs, and the next useful number of pairs.
+"""Repeated looks at a growing study: fractions of the significance level, and the next useful number of pairs.
 
-Each report of a growing study is another chance for a false finding. The level is therefore divided over a fixed
-schedule of looks, which depends only on the number of pairs (alpha spending: Lan and DeMets, Biometrika 70, 1983). The
-fractions add up to 1, so the bound holds for any dependence between looks. With few pairs, the p-values of two looks
-are almost independent, and a tighter bound would gain little.
+Each report of a growing study is another chance for a false finding. The significance level is therefore divided among
+scheduled looks at fixed numbers of pairs (alpha spending: Lan and DeMets, Biometrika 70, 1983). The fractions add up to
+1, so the bound on false findings holds for any dependence between looks. With few pairs, the p-values of two looks are
+almost independent, and a tighter bound would gain little.
 """
 
 import math
@@ -16,7 +16,7 @@ LOOKS = (3, 5, 8, 12, 20, 30, 50, 100)
 PARTS = (0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.005, 0.005)
 """Fraction of the level for each look.
 
-Looks with few pairs get most of the level, because Student's t has the widest tails there.
+Looks with few pairs get most of the level, because Student's t then has the widest tails.
 """
 MOST = LOOKS[-1]
 """Maximum number of pairs that is recommended."""
@@ -31,8 +31,8 @@ def find_next_look(distance: float, scatter: float, share: float, pairs: int, po
     """Return the next look at which a one-sided t-test would probably detect a mean at `distance` from a value.
 
     `scatter` is the standard deviation of the pairs, `share` the test's level before division over the looks, `pairs`
-    the current number of pairs, and `power` the probability of success. None is returned if more than `MOST` pairs are
-    needed or if the mean is on the wrong side.
+    the current number of pairs, and `power` the probability that the test is significant. None is returned if more than
+    `MOST` pairs are needed or if the mean is on the wrong side of the value.
     """
     later = (look for look in LOOKS if look > pairs)
     return next((n for n in later if is_sufficient(n, distance, scatter, share * compute_level_part(n), power)), None)
@@ -42,8 +42,8 @@ def is_sufficient(n: int, distance: float, scatter: float, level: float, power: 
     """Return whether n pairs would probably detect a mean at `distance`.
 
     The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, where t has n - 1 degrees of
-    freedom. The error of this approximation of the noncentral t is smaller than the uncertainty of `scatter` for a few
-    pairs.
+    freedom. This condition approximates the noncentral t. The error is smaller than the uncertainty of `scatter` for a
+    few pairs.
     """
     if distance <= 0 or not level > 0:
         return False

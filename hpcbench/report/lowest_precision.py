@@ -5,7 +5,8 @@ from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import ChannelTraffic, TrafficTotals
 
 PREFIX = "lowest_numerical_precision_in_"
-"""Beginning of MLPerf's keys ``lowest_numerical_precision_in_comm`` and ``lowest_numerical_precision_in_linear``."""
+"""Common prefix of MLPerf's keys ``lowest_numerical_precision_in_comm`` and ``lowest_numerical_precision_in_linear``.
+"""
 _BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "bfloat16": 16, "float16": 16, "float32": 32}
 _NAMES = {"bf16": "bfloat16", "float16": "fp16", "float32": "fp32", "fp8e4m3": "fp8", "fp8e5m2": "fp8"}
 """MLPerf's names of formats. Formats without an MLPerf name, such as ``zfp:8``, keep their own name."""

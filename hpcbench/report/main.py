@@ -41,8 +41,8 @@ def report(
     """Print or write a report. The parameters correspond to the command-line options.
 
     The result is 1 if a run failed, diverged, was cancelled or has an unknown state, if a threshold of the study is not
-    met, or if a micro-benchmark had wrong results. With `against`, the result is 1 if a scheme got slower or worse,
-    broke or is missing. Otherwise it is 0.
+    met, or if a micro-benchmark had wrong results. With `against`, the result is 1 if a scheme became slower, reaches a
+    worse loss, fails or is missing. Otherwise it is 0.
     """
     form = resolve_format(format, output, FORMATS)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
@@ -85,9 +85,9 @@ def report(
 
 
 def _write_traces(submissions: Sequence[Submission], directory: Path) -> None:
-    """Write ``RUN.json`` for each traced run, with all ranks on a common clock, for Perfetto.
+    """Write a Perfetto trace ``RUN.json`` for each traced run, with all ranks on a common clock.
 
-    A description of the content is printed on standard error.
+    A description of the traces is printed on standard error.
     """
     written: list[Path] = []
     for run in (run for submission in submissions for run in submission.runs):

@@ -21,7 +21,7 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """Numbers of a run, or None if the log does not contain them. The pace refers to steps after the warm-up.
+    """Numbers of a run, each None if the log does not contain it. The speed is that of the steps after the warm-up.
 
     FLOP/s required by the model, executed FLOP/s and unlabeled FLOP/s are never mixed.
     """
@@ -40,7 +40,7 @@ class Measures(Pace):
     unlabelled_flops_per_rank: float | None
     """FLOP/s from logs that do not specify whether recomputation is included."""
     chip: str | None
-    """GPU model of the ranks as named by PyTorch, or None for CPUs, or if the ranks use different GPU models."""
+    """GPU model of the ranks as named by PyTorch, or None if the ranks use CPUs or different GPU models."""
     peak: float | None
     """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
     mfu: float | None
@@ -95,7 +95,7 @@ class Measures(Pace):
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Encoded fraction of the bytes for which the scheme has a codec, or None if there are no such bytes."""
+        """Encoded bytes as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
         return traffic.compute_coded_part(self.channels)
 
     @property
@@ -166,7 +166,7 @@ def select_completed(runs: Iterable[Measures]) -> list[Measures]:
 
 
 def select_counted(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs used for a scheme's numbers: completed runs, or if none completed, runs with a speed."""
+    """Return the runs used for a scheme's numbers: the completed runs or, if there are none, the runs with a speed."""
     return select_completed(runs) or [run for run in runs if run.samples_per_s]
 
 
@@ -176,7 +176,7 @@ def is_gpu(run: RunResult) -> bool:
 
 
 def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """Return the work per second of two runs over the steps that both counted.
+    """Return the work per second of two runs over the steps that both runs counted.
 
     Without this restriction, runs with different lengths or warm-ups would be compared over different steps.
     """
@@ -193,7 +193,7 @@ def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] 
 
 
 def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Return message bytes and wire bytes, from the step lines or, if missing there, from the traffic totals."""
+    """Return message bytes and wire bytes, from the step lines or, if these have no bytes, from the traffic totals."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))

@@ -18,7 +18,7 @@ from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
 FEWEST = 4
-"""Minimum number of values for outlier detection. Among three values, one is often far away by chance."""
+"""Minimum number of values for outlier detection. Among three values, one is often far from the others by chance."""
 _SIGMA = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 
@@ -41,7 +41,7 @@ def compute_robust_deviations(values: Sequence[float]) -> list[float]:
 FAR = 3.5
 """Outlier threshold in robust standard deviations (Iglewicz and Hoaglin, How to detect outliers, 1993)."""
 MATTERS = 0.03
-"""Minimum relative difference of an outlier.
+"""Minimum relative difference of an outlier from the median.
 
 If nodes agree within 0.1 %, a difference of 0.1 % may be statistically large but is irrelevant.
 """
@@ -50,11 +50,11 @@ _TWICE = 2
 
 @dataclass(frozen=True)
 class SlowHost:
-    """A node that took longer than other nodes of the same runs for the same work."""
+    """A node that took longer for the same work than other nodes in the same runs."""
 
     name: str
     excess: float
-    """Extra time relative to the median node of a run: median over the runs in which the node was slow."""
+    """Extra time relative to the median node of a run, as the median over the runs in which this node was slow."""
     slow: int
     """Number of runs in which the node was slow."""
     runs: int
@@ -85,9 +85,9 @@ def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
 
 
 def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
-    """List the pairings with an outlier baseline, and its speed relative to the median baseline.
+    """List the pairings whose baseline is an outlier, and the speed of each such baseline relative to the median.
 
-    Such a pair still compares two runs in the same allocation, but the result may differ from other pairs.
+    Such a pair still compares two runs in the same allocation, but its result may differ from that of other pairs.
     """
     speeds = {
         make_printable(run.run.pairing, 40): run.samples_per_s
@@ -134,7 +134,7 @@ def _describe_pooling(cell: Cell) -> list[str]:
 
 
 def _describe_pairs(cell: Cell) -> list[str]:
-    """Describe pairs, intervals and the level of the findings."""
+    """Describe the pairs, the intervals, and the significance level of the findings."""
     findings = [row.speed for row in cell.rows if row.speed]
     if not findings:
         return []

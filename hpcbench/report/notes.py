@@ -9,11 +9,11 @@ from hpcbench.report.provenance import describe_differences
 from hpcbench.report.transport import note_links
 
 UNEVEN = 0.05
-"""Maximum relative difference between mean and median step time without a note."""
+"""Maximum relative difference between mean and median step time that is not noted."""
 
 
 def list_notes(runs: Iterable[Measures]) -> list[str]:
-    """List the notes about runs without duplicates, and unintended differences between runs."""
+    """List the notes about runs and about unintended differences between runs, without duplicates."""
     all_runs = list(runs)
     notes = [note for run in all_runs for note in run.notes]
     further = (

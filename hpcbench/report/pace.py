@@ -1,6 +1,6 @@
 """Speed of a run over a subset of its steps: work divided by time.
 
-Step times are averaged over steps, and rates over time. Medians would hide stalled steps.
+Step times are averaged over steps, and rates over time. Medians are not used, because they would hide stalled steps.
 """
 
 from collections.abc import Container, Sequence
@@ -17,7 +17,7 @@ from hpcbench.report.statistics import is_usable
 Rates = tuple[float | None, ...]
 """Work per second: samples, tokens, tokens per rank, and steps.
 
-For otherwise identical runs, the ratio of any of these rates is the ratio of the speeds.
+For otherwise identical runs, the ratio of their speeds is the same for each of these rates.
 """
 _RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
@@ -35,7 +35,7 @@ class Pace:
     step_seconds_p95: float | None
     """95th percentile of the step times."""
     unevenness: float | None
-    """Mean step time divided by the median. If step times are unknown, inverse rates are used."""
+    """Mean step time divided by the median step time. If step times are unknown, inverse rates are used."""
     step_seconds_p99: float | None = None
     """99th percentile of the step times."""
 
@@ -49,8 +49,8 @@ class Pace:
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, optionally restricted to `steps`.
 
-    Samples/s are computed from the batch in the settings. If it is unknown, the samples/s of the log are used,
-    otherwise the batch size in the step lines.
+    Samples/s are computed from the batch in the settings. If that batch is unknown, the samples/s in the log are used
+    or, if these are missing, the batch size in the step lines.
     """
     first = rests_on.first
     seconds, middle, late, latest = compute_step_times(log, first, steps).values()
@@ -69,7 +69,7 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
 
 
 def compute_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> dict[str, float | None]:
-    """Return mean and percentiles of the step times from step `first` on, or None without times."""
+    """Return mean and percentiles of the step times from step `first` on, or None if no times are known."""
     times = read_step_times(log, first, steps)
     tail = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (95, 99)}
     return {"mean": _compute_mean_time(log, first, steps), "p50": median(times) if times else None, **tail}
@@ -113,8 +113,8 @@ def _compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) ->
 def _count_covered_steps(log: RunLog, numbers: Sequence[float]) -> list[float]:
     """Return the number of steps that each line covers, given the lines' step numbers.
 
-    Other frameworks may print one line for several steps, with fewer steps in the last line. After missing lines, the
-    usual number of steps is assumed.
+    Other frameworks may print one line for several steps, with fewer steps in the last line. For a line that follows
+    missing lines, the usual number of steps is assumed.
     """
     ordered = sorted(log.steps) if log.dialect != "hpcbench" else []
     gaps = {step: step - before for before, step in pairwise(ordered)}

@@ -18,7 +18,7 @@ from hpcbench.report.provenance import list_packages, list_software
 def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
     """Merge the submissions of the same study.
 
-    Submissions with the same names of study and site that cannot be merged get labels for their titles.
+    Submissions that have the same study and site names but cannot be merged get labels for their titles.
     """
     groups: list[list[Submission]] = []
     for submission in submissions:
@@ -68,7 +68,7 @@ def _find_different_software(group: Sequence[Submission], other: Submission) -> 
 
 
 def _read_software(runs: Sequence[RunResult]) -> dict[tuple[str, str, str], set[str]]:
-    """Return the values of each fact, keyed by cell, scheme and name."""
+    """Return the values of each software fact, keyed by cell, scheme and name of the fact."""
     values: dict[tuple[str, str, str], set[str]] = {}
     for run in runs:
         for finding in (*list_software([run]), *list_packages([run])):
@@ -100,7 +100,10 @@ def _label_submission(submission: Submission, label: str) -> Submission:
 
 
 def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:
-    """Return the shortest unique path suffix of each submission's directory. The labels of logs are empty."""
+    """Return the shortest unique path suffix of each submission's directory.
+
+    A submission that consists only of logs has an empty label.
+    """
     places = {
         id(submission): submission.root.absolute().parts for submission in submissions if submission.root is not None
     }

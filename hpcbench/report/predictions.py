@@ -27,7 +27,7 @@ class StoredStep:
 
 @dataclass(frozen=True)
 class StoredNetworkTime:
-    """Parts of a predicted step time that determine the time at another network bandwidth, in seconds."""
+    """Parts of a predicted step time in seconds, from which the time at other network bandwidths is computed."""
 
     seconds: float
     waiting: float

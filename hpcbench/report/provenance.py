@@ -1,4 +1,4 @@
-"""Provenance of results, and differences between their environments. Each fact cites its source file."""
+"""Provenance of results, and differences between their environments. Each fact names its source file."""
 
 import json
 import re
@@ -68,7 +68,7 @@ def list_nodes(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def list_clocks(runs: Iterable[RunResult]) -> Iterator[Finding]:
-    """Yield the range of each clock frequency at the start of the runs. Single readings always differ."""
+    """Yield the range of each clock frequency at the start of the runs, because single readings always differ."""
     seen: dict[str, list[tuple[float, str]]] = {}
     for _, where, name, value in _list_facts_of_nodes(runs):
         if name in _MOMENTARY and _NUMBER.fullmatch(value):
@@ -95,7 +95,7 @@ def list_bindings(runs: Iterable[RunResult]) -> Iterator[Finding]:
 
 
 def describe_differing(kind: str, findings: Iterable[Finding]) -> list[str]:
-    """Return one sentence per name with different values, up to a maximum number.
+    """Return one sentence for each name that has different values, up to a maximum number of sentences.
 
     Runs or nodes (`kind`) without a value are ignored.
     """
@@ -157,7 +157,7 @@ def _clean_host(name: str | None) -> str:
 
 
 def _flatten(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield values of nested objects with joined keys, without nulls and facts about single ranks."""
+    """Yield the values of nested objects with joined keys. Nulls and facts about single ranks are omitted."""
     for key, value in data.items():
         name = prefix + make_printable(key, 60)
         if name in _OF_A_RANK or value is None:

@@ -27,10 +27,10 @@ def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
 
 
 def find_recommended(cell: Cell) -> SchemeRow | None:
-    """Return the recommended scheme, or None if no scheme significantly pays.
+    """Return the recommended scheme, or None if no scheme pays significantly.
 
-    Candidates are the paying schemes among the simplest schemes on the Pareto front. If no such scheme pays, all paying
-    schemes are candidates. The fastest candidate is recommended.
+    The candidates are the schemes that pay among the simplest schemes on the Pareto front. If none of the simplest
+    schemes pays, all schemes that pay are candidates. The fastest candidate is recommended.
     """
     pareto, plain = compute_front(cell), list_plain(cell)
     compared = [row for row in cell.rows if is_good(row) and row.compared and not row.idle and not row.kind.is_control]
@@ -41,9 +41,9 @@ def find_recommended(cell: Cell) -> SchemeRow | None:
 
 
 def recommend(cell: Cell) -> list[str]:
-    """Return sentences about the recommended scheme's job time and loss.
+    """Return a list with one text about the recommended scheme's job time and loss.
 
-    The list is empty if no scheme is recommended or a step time is missing.
+    The list is empty if no scheme is recommended or if a step time is missing.
     """
     row, base = find_recommended(cell), cell.row(cell.baseline)
     if row is None or row.speed is None or base is None or base.step_seconds is None:

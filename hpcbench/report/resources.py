@@ -29,7 +29,7 @@ class PeakMemory:
 
 @dataclass(frozen=True)
 class HostTime:
-    """Computing time of a host's ranks. It reveals slow nodes, because waiting for slow nodes is excluded."""
+    """Computing time of a host's ranks, without waiting for other hosts, so that slow hosts stand out."""
 
     host: str
     ranks: int
@@ -91,10 +91,10 @@ class StepPhases:
     idle: float | None
     """Idle fraction of a stage during the passes, including the bubble and the time until the last stage has finished.
 
-    The passes extend from their start to the end of the last stage's passes. The value is None for a single stage.
+    This period ends when the last stage has finished its passes. The value is None for a single stage.
     """
     idle_by_schedule: float | None
-    """Ideal value of `idle`, if all parts took equally long and messages took no time.
+    """Value of `idle` in the ideal case that all parts take equally long and messages take no time.
 
     The value is None for a single stage, or if the number of micro-batches is unknown.
     """

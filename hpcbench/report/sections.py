@@ -83,7 +83,7 @@ def _find_common(names: Sequence[str], several: str) -> str:
 
 @dataclass(frozen=True)
 class Subjects:
-    """Content of the paths given to a report."""
+    """Content of the paths that a report is made from."""
 
     sections: list[Section]
     microbenchmarks: list[Microbenchmark] = field(default_factory=list)
@@ -124,7 +124,7 @@ def read(paths: list[Path]) -> Subjects:
 
 
 def make_sections(submissions: Sequence[Submission]) -> list[Section]:
-    """Compare the runs of submissions, with a common error level for all findings of the report."""
+    """Compare the runs of submissions, with a common significance level for all findings of the report."""
     cells = compare_all([_make_study(submission) for submission in submissions])
     return list(zip(submissions, cells, strict=True))
 

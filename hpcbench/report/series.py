@@ -13,16 +13,19 @@ FEWEST = 30
 _MOST_BATCHES = 50
 """Maximum number of batches. In longer series, batches contain several values to capture long correlations."""
 _FEWEST_INDEPENDENT = 2.0
-"""Minimum number of independent values for an interval. Shorter series hardly exceed their correlation length."""
+"""Minimum number of independent values for an interval.
+
+Series with fewer independent values are hardly longer than their correlation length.
+"""
 
 
 def compute_series_interval(values: Sequence[float]) -> Interval:
-    """Return the mean of a series with its 95 % interval. Without enough values, the interval has no bounds.
+    """Return the mean of a series with its 95 % interval. With too few values, the interval has no bounds.
 
     Means of batches of successive values are modeled as an AR(1) process. The correlation between neighboring batches
-    determines the number of independent values. It is corrected for bias (Marriott and Pope, Biometrika 41, 1954), and
-    half of its standard error is added, because an interval that is too narrow does more harm than one that is too
-    wide. ``benchmarks/series_interval.py`` shows the coverage.
+    determines the number of independent values. The estimated correlation is corrected for bias (Marriott and Pope,
+    Biometrika 41, 1954), and half of its standard error is added, because an interval that is too narrow does more harm
+    than one that is too wide. ``benchmarks/series_interval.py`` shows the coverage.
     """
     require_finite(values)
     mean, absent = fmean(values), Interval(fmean(values), None, None, len(values))

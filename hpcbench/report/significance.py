@@ -27,7 +27,7 @@ def _import_scipy() -> Any:
 
 
 def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Adjust p-values so that the familywise error rate is at most the level.
+    """Adjust p-values so that the familywise error rate is at most the significance level.
 
     The method is Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979). It is valid for dependent
     tests, such as tests with a common baseline. The hypotheses of a group are mutually exclusive, so at most one

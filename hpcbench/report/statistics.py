@@ -19,7 +19,7 @@ def exponentiate(interval: Interval) -> Interval:
 
 
 def is_usable(value: float) -> bool:
-    """Return whether a logged value is finite and small enough for finite sums and squares."""
+    """Return whether a logged value is finite and small enough that sums and squares stay finite."""
     return abs(value) < 1e100
 
 
@@ -46,7 +46,7 @@ class Mean:
     freedom: float
     """Number of degrees of freedom."""
     count: int
-    """Number of values, or pairs of values, behind the estimate."""
+    """Number of values, or pairs of values, on which the estimate is based."""
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the estimate with Student's t interval: ``estimate +- t * error``."""
@@ -56,7 +56,10 @@ class Mean:
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.count)
 
     def t(self, null: float = 0.0) -> float:
-        """Return the number of standard errors from `null` to the estimate. It is infinite or 0 if the error is 0."""
+        """Return the number of standard errors from `null` to the estimate.
+
+        If the standard error is 0, the result is infinite or 0.
+        """
         if self.error is None:
             raise ValueError("a test needs two values or more")
         distance = self.estimate - null
@@ -134,7 +137,8 @@ def geometric_interval(values: Sequence[float]) -> Interval:
 def paired_ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
     """Return the geometric mean of ``values[i] / base[i]`` with its interval.
 
-    Within an allocation, speeds scale together. Ratios are therefore more similar between pairs than differences.
+    Within an allocation, all speeds change by similar factors. Therefore, ratios vary less between pairs than
+    differences do.
     """
     pairs = zip(_require_positive(values), _require_positive(base), strict=True)
     return exponentiate(mean_interval([math.log(x) - math.log(y) for x, y in pairs]))
@@ -152,7 +156,7 @@ def _require_positive(values: Sequence[float]) -> Sequence[float]:
 
 
 def average_known(values: Iterable[float | None]) -> float | None:
-    """Return the arithmetic mean of the known, summable values, or None without such values."""
+    """Return the arithmetic mean of the known, summable values, or None if there are none."""
     numbers = [value for value in values if value is not None and is_usable(value)]
     return fmean(numbers) if numbers else None
 

@@ -39,9 +39,12 @@ _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
     "layout": ("chunks", "stages"),
 }
-"""Settings that define the sync mode and may differ between compared runs. The seed differs between repeats."""
+"""Settings that may differ between compared runs.
+
+All define the sync mode, except the seed, which differs between repeats.
+"""
 _REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
-"""Synchronous modes. The first mode with runs is the reference."""
+"""Synchronous modes. The reference is the first of these modes with runs."""
 
 Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
 
@@ -60,19 +63,22 @@ class Arm:
     """Runs of a sync mode and scheme, compared with the reference. Numbers that no run provides are None."""
 
     group: str
-    """Matrix values that distinguish the compared cells from other cells, or an empty text without other cells."""
+    """Matrix values that distinguish the compared cells from other cells.
+
+    The text is empty if there are no other cells.
+    """
     way: SyncMode
     scheme: str
     against: str | None
-    """Sync mode of the reference, or None for the reference itself or without a reference."""
+    """Sync mode of the reference, or None for the reference itself or if no reference exists."""
     is_reference: bool
     runs: tuple[Measures, ...]
     times: tuple[TimeToLoss, ...]
     """Times to the reference's final loss, for each pair with known times."""
     pairs: int
-    """Number of pairs with known times or a diverged run. Diverged runs did not reach the loss."""
+    """Number of pairs with known times or a diverged run, which counts as not having reached the loss."""
     time_ratio: Interval | None
-    """Ratio of the time to the loss to the reference's time, over pairs that reached the loss."""
+    """Time until the loss is reached divided by the reference's time, over the pairs that reached the loss."""
     loss: Interval | None
     """Difference from the reference's validation loss at the last step."""
     waiting: float | None
@@ -114,13 +120,13 @@ class Arm:
 
     @property
     def seconds(self) -> float | None:
-        """Mean time in seconds until runs reached the loss, over the runs that did."""
+        """Mean time in seconds until the loss was reached, over the runs that reached it."""
         times = [time.mine for time in self.times if time.mine is not None]
         return fmean(times) if times else None
 
     @property
     def parts(self) -> dict[int, float]:
-        """Fraction of all gradients by staleness. The dictionary is empty if the staleness is unknown."""
+        """Fraction of all gradients for each staleness. The dictionary is empty if the staleness is unknown."""
         if self.ages is not None:
             return self.ages.parts
         return {0: 1.0} if self.way.waits else {}
@@ -162,7 +168,7 @@ def _is_asked(settings: LoggedSettings) -> bool:
 
 
 def _write_fixed_settings(run: RunResult) -> str:
-    """Return all settings of the work, layout and links as JSON, except sync mode settings."""
+    """Return the settings of the work, layout and links as JSON, without the settings that define the sync mode."""
     same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
     for section, names in _OF_THE_WAY.items():
         if isinstance(settings := same[section], dict):

@@ -1,4 +1,4 @@
-"""Tests of a study's thresholds: of each run, or of the mean over the runs of a scheme and cell."""
+"""Tests of a study's thresholds, for each run or for the mean over the runs of a scheme and cell."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ State = Literal["met", "violated", "inconclusive", "unknown"]
 
 @dataclass(frozen=True)
 class ThresholdTest:
-    """Result of a threshold: of one completed run, or of all completed runs of a scheme and cell."""
+    """Result of a threshold for one completed run, or for all completed runs of a scheme and cell."""
 
     runs: tuple[Measures, ...]
     threshold: QuantityBound
@@ -31,7 +31,10 @@ class ThresholdTest:
 
     @property
     def kept(self) -> bool:
-        """Whether the threshold is met. An unknown value or an inconclusive test does not suffice."""
+        """Whether the threshold is met.
+
+        If the value is unknown or the test is inconclusive, the threshold is not met.
+        """
         return self.state == "met"
 
     def __str__(self) -> str:
@@ -120,7 +123,10 @@ def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> l
 
 
 def count_states(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Summarize the thresholds that have a confidence in one sentence. The list is empty without such thresholds."""
+    """Summarize the thresholds that have a confidence in one sentence.
+
+    The list is empty if there are no such thresholds.
+    """
     tests = [test for test in check_thresholds(cells, thresholds) if test.threshold.confidence is not None]
     states = ("met", "violated", "inconclusive", "unknown")
     counts = [f"{count} {state}" for state in states if (count := sum(test.state == state for test in tests))]

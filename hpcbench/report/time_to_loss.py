@@ -16,7 +16,7 @@ from hpcbench.report.statistics import is_usable
 
 Basis = Literal["validation", "training"]
 Points = Sequence[tuple[float, float]]
-"""Pairs of time in seconds since the start of the run and loss, in chronological order."""
+"""Pairs (time, loss) in chronological order, with times in seconds since the start of the run."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TimeToLoss:
 
 
 def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: float) -> TimeToLoss | None:
-    """Compare the times until two runs reach the final loss of the second, increased by the fraction `margin`.
+    """Compare the times until two runs reach the final loss of the second run, increased by the fraction `margin`.
 
     The result is None if the step times of a run are unknown, or if the second run has no final loss.
     """
@@ -53,7 +53,7 @@ def compare_times_to_loss(mine: RunLog | None, other: RunLog | None, margin: flo
 def list_evaluations(log: RunLog, along: Curve) -> Points:
     """Return pairs of time and validation loss.
 
-    The time is the end of the preceding step. Evaluations themselves are not timed.
+    The time of an evaluation is the end of the preceding step, because evaluations are not timed.
     """
     ends = dict(zip(log.steps, along.times, strict=True))
     losses = {0.0 if not step else ends.get(step): loss for step, loss in log.evaluations.items()}

@@ -12,7 +12,7 @@ from hpcbench.contract.text import make_printable
 _LARGEST = 1 << 62
 """Largest plausible count in a run."""
 Unknown = Literal["unknown"]
-"""Marker for byte counts that are unknown because a scheme's environment variables may compress messages."""
+"""Marker for unknown byte counts: environment variables of the scheme may make the MPI library compress messages."""
 DIMENSIONS = ("TP", "SP", "CP", "EP", "PP", "DP", "ZERO", "EXACT")
 """Parallel dimensions, in display order. Codecs must not change EXACT traffic."""
 
@@ -26,16 +26,16 @@ class TrafficSum:
 
     dimension: str
     phase: str | None
-    """Phase, or None for a dimension, or if unknown."""
+    """Phase, or None if it is unknown or the row describes a whole dimension."""
     kind: str | None
     """Kind of traffic, or None if it is unknown or the row describes a whole dimension."""
     axis: str | None
-    """Axis of the tensor grid, or None for other traffic and in the row of a whole dimension."""
+    """Axis of the tensor grid, or None for other traffic and for whole dimensions."""
     codec: str | None
     """Codec, or None if it is unknown or the row describes a dimension whose channels use different codecs."""
     calls: int
     plain_calls: int
-    """Calls without the channel's codec, because encoding would cost time or a rule of the scheme excludes it."""
+    """Calls that did not use the channel's codec, because it would have cost time or because a rule excluded it."""
     message_bytes: int
     """Bytes before encoding."""
     to_code: int
@@ -45,7 +45,7 @@ class TrafficSum:
     wire_bytes: int | Unknown
     """Bytes after encoding."""
     network_bytes: int | Unknown
-    """Wire bytes sent between nodes. Collectives of the MPI library do not report them and count as 0."""
+    """Wire bytes sent between nodes. Collectives of the MPI library do not report these bytes and count as 0."""
     encode_s: float
     decode_s: float
     transfer_s: float
@@ -67,14 +67,14 @@ class TrafficSum:
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Encoded fraction of the bytes of channels with a codec, or None if there are no such bytes."""
+        """Encoded bytes as a fraction of the bytes of channels with a codec, or None if there are no such bytes."""
         return divide_bytes(self.coded_bytes, self.to_code)
 
 
 _COUNTS = ("calls", "plain_calls", "message_bytes")
 _SECONDS = ("encode_s", "decode_s", "transfer_s", "exposed_s", "hidden_s")
 _MAY_BE_UNKNOWN = ("coded_bytes", "wire_bytes", "network_bytes")
-"""Summed fields of `TrafficSum` that may be unknown."""
+"""Fields of `TrafficSum` whose sum may be unknown."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
     The list is empty if the number of ranks is unknown.
 
-    Without `has_wire_bytes`, wire bytes are unknown, because the MPI library may have compressed data.
+    If `has_wire_bytes` is False, wire bytes are unknown, because the MPI library may have compressed data.
     """
     rows, steps = log.read_event(events.TrafficTotals).channels, len(find_window(log))
     if not rows or not steps or not ranks:
@@ -125,7 +125,10 @@ def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tu
 
 
 def has_times(log: RunLog) -> bool:
-    """Return whether the ``traffic`` event contains waiting times. Events of users' programs do not."""
+    """Return whether the ``traffic`` event contains waiting times.
+
+    The events of users' programs do not contain them.
+    """
     rows = log.read_event(events.TrafficTotals).channels or ()
     return all(row.exposed_s is not None for row in rows)
 
@@ -140,7 +143,7 @@ def read_host_traffic(log: RunLog, ranks: int | None) -> HostTraffic | None:
 
 
 def find_window(log: RunLog) -> range:
-    """Return the step numbers that the ``traffic`` event covers. The range is empty without such an event."""
+    """Return the step numbers that the ``traffic`` event covers. The range is empty if there is no such event."""
     event = log.read_event(events.TrafficTotals)
     first, last = event.from_step, event.to_step
     if first is None or last is None or not 0 < first <= last < _LARGEST:
@@ -170,7 +173,7 @@ def sum_by_axis(rows: Sequence[TrafficSum]) -> tuple[TrafficSum, ...]:
 
 
 def split_time(rows: Iterable[TrafficSum], step_seconds: Sequence[float]) -> TimeSplit | None:
-    """Split the step time. Return None without steps or traffic, because communication is then unknown."""
+    """Split the step time. Return None if there are no steps or no traffic, because communication is then unknown."""
     rows = list(rows)
     if not rows or not step_seconds or not sum(step_seconds) > 0:
         return None
@@ -222,7 +225,7 @@ def _add_up(dimension: str, rows: list[TrafficSum]) -> TrafficSum:
 
 
 def compute_coded_part(rows: Sequence[TrafficSum]) -> float | Unknown | None:
-    """Compute the encoded fraction of the bytes of channels with a codec, or return None if there are no such bytes."""
+    """Return the encoded bytes as a fraction of the bytes of channels with a codec, or None if there are none."""
     return divide_bytes(add_bytes([row.coded_bytes for row in rows]), sum(row.to_code for row in rows))
 
 

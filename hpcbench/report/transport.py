@@ -1,4 +1,4 @@
-"""The library that carries a run's messages. Runs over different libraries are never compared."""
+"""The library that carries a run's messages. Runs that use different libraries are never compared."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ FIELD = "train.transport"
 def find_transport(run: RunResult) -> str | None:
     """Return the transport of a run, ``mpi`` or ``nccl``, as stated in the log or requested in the settings.
 
-    The result is ``unknown`` if neither names a transport. It is None if there is also no environment event.
+    If neither names a transport, the result is ``unknown``, or None if the log has no environment event.
     """
     environment = run.log.event(Environment) if run.log else None
     stated = environment.transport if environment else None
@@ -24,7 +24,7 @@ def find_transport(run: RunResult) -> str | None:
 
 
 def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
-    """Return the runs, with the transport added to their cell if runs of the cell have different transports."""
+    """Return the runs. If runs of a cell have different transports, the transport is added to their cell."""
     transports: dict[str, set[str]] = {}
     for measures in runs:
         if transport := find_transport(measures.run):
@@ -35,7 +35,7 @@ def separate_transports(runs: Sequence[Measures]) -> list[Measures]:
 
 
 def note_links(runs: Sequence[Measures]) -> list[str]:
-    """Note the runs over NCCL whose plans were chosen from links that were measured over another transport."""
+    """Note the runs over NCCL whose plans are based on links that were measured over another transport."""
     notes = []
     for run in (measures.run for measures in runs):
         environment = run.log.event(Environment) if run.log else None

@@ -1,4 +1,4 @@
-"""Combined verdicts about a scheme's speed and loss. A worse loss takes precedence."""
+"""Combined verdicts about a scheme's speed and loss. A worse loss takes precedence over the speed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ class Outcome:
 
     text: str
     group: Group
-    """Name of the answer's sentence that lists the scheme."""
+    """Name of the sentence in the report's summary that lists the scheme."""
     tone: Tone = "warning"
 
 
 # The texts are also values of `verdict` in JSON and CSV. A change of a text needs a new schema number of both.
 GOOD = Outcome("faster, loss no worse", "good", "good")
 UNSTEADY = Outcome("faster, loss no worse on average only", "unsteady")
-"""The mean loss is no worse, but a pair is worse by more than the margin."""
+"""The mean loss is no worse, but the loss of at least one pair is worse by more than the margin."""
 WORSE_FASTER = Outcome("faster, but the loss is worse", "worse")
 WORSE_OPEN = Outcome("speed inconclusive, loss worse", "worse")
 WORSE_SLOWER = Outcome("not faster, loss worse", "worse")

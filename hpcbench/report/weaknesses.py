@@ -29,7 +29,7 @@ With fewer pairs, a t-test detects even a difference of several standard deviati
 RARE, FOUND = 0.1, 0.95
 """Fraction of failing runs, and required probability that at least one failing run is among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
-"""Number of pairs without a failure that excludes the failure rate `RARE` (29)."""
+"""Number of pairs (29) that, without a single failure, rule out the failure rate `RARE`."""
 FEW_ORDERED = 5
 """Minimum number of pairs for a test of their order."""
 ORDERS = 199
@@ -37,7 +37,7 @@ ORDERS = 199
 FEW_STEPS = 100
 """Minimum number of counted steps. Shorter runs cover minutes at most, and training has hardly begun."""
 _TENTHS = 10
-"""Number of parts of a run. The last two parts are compared to detect a falling loss."""
+"""Number of parts into which a run is divided. The last two parts are compared to detect a falling loss."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Weakness:
     footnote: str
     """Short text for table footnotes."""
     text: str
-    """Sentence for readers, without a final period."""
+    """Full sentence for the notes, without a final period."""
     concerns: Callable[[Cell, SchemeRow, SchemeRow], bool]
     """Function that returns whether the reason applies, given a cell, a scheme's row and the baseline's row."""
 
@@ -63,7 +63,7 @@ class Weakened:
     """Letters by scheme."""
 
     def mark(self, scheme: str) -> str:
-        """Return the letters next to a verdict, such as ``[ab]``, or an empty string without weaknesses."""
+        """Return the letters next to a verdict, such as ``[ab]``, or an empty string if there are no weaknesses."""
         letters = "".join(self.of.get(scheme, ()))
         return f"[{letters}]" if letters else ""
 
@@ -120,7 +120,7 @@ def _find_concerned(cell: Cell) -> dict[str, set[str]]:
 
 
 def _has_rare_failures(cell: Cell, row: SchemeRow, base: SchemeRow) -> bool:
-    """Return whether a loss is no worse, but there are too few pairs to exclude rare failures.
+    """Return whether a loss is no worse, but there are too few pairs to rule out rare failures.
 
     If all pairs have identical losses, the scheme changed nothing, and no variation could hide a failure.
     """
@@ -185,7 +185,7 @@ def _shares_cores(run: Measures) -> bool:
 
 
 _VIRTUAL_HOSTS = "virtual-hosts"
-"""Site whose hosts are all on one machine. It is needed for older logs, which do not record machines."""
+"""Site whose hosts are all on one machine. Older logs do not record machines, so the site's name is used instead."""
 
 
 def _find_machine(run: Measures, rank: Rank) -> str | None:

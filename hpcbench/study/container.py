@@ -1,4 +1,4 @@
-"""Container settings of sites and studies, and their merge."""
+"""Container settings of sites and studies, and the function that merges them."""
 
 import re
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Expansion of a study into runs: all matrix cells and repeats, with schemes in rotated order."""
+"""Expansion of a study into runs of all matrix cells and repeats. Each repeat rotates the order of the schemes."""
 
 import copy
 import re
@@ -162,7 +162,7 @@ def _check_baseline(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> Non
 
 
 def _check_thresholds(groups: dict[str, list[ExpandedRun]], loaded: Loaded) -> None:
-    """Refuse a threshold that applies to no run. A report would show the threshold as met."""
+    """Refuse a threshold that applies to no run, because a report would show it as met."""
     runs = [run for group in groups.values() for run in group]
     for i, threshold in enumerate(loaded.study.thresholds):
         if not any(threshold.concerns(run.scheme_name, run.cell) for run in runs):

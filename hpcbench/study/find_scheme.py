@@ -24,7 +24,7 @@ class Offer:
 
 
 NOTHING = Offer("", {}, lambda scheme: [])
-"""Offer of a site that adds no schemes."""
+"""Value for a site that adds no schemes."""
 
 
 def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, where: str) -> tuple[Scheme, str | None]:

@@ -82,7 +82,7 @@ class IdleSettings:
 
 
 def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the settings that have no effect in a cell at any value, with reason and remedy."""
+    """Yield the settings that have no effect in a cell, whatever their value, with reason and remedy."""
     model, train = study.model, study.train
     setting = TrafficSettings(layout, train.changed(optimizer=scheme.optimizer or train.optimizer), model.tied)
     sent = list_live_traffic(setting)

@@ -45,11 +45,12 @@ def run_file(
     device
         ``cpu`` or ``cuda``.
     base
-        Directory where relative paths in `data.path`, `data.tokenizer` and `links` start.
+        Base directory of relative paths in `data.path`, `data.tokenizer` and `links`.
     shape
         Requested rank placement. The worker refuses to run with a different shape.
     peak_tflops
-        Dense GPU peak in TFLOP/s, keyed by precision, if the site defines it. Reports prefer it to their own table.
+        Dense GPU peak in TFLOP/s, keyed by precision, if the site defines it. Reports prefer this peak to their own
+        table.
     gpu_aware_mpi
         Whether the MPI library accepts device pointers, according to the site, or None if the ranks must detect this.
     transport

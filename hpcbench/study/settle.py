@@ -47,7 +47,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     Parameters
     ----------
     study
-        Study with settled settings. ``study.scheme`` is the scheme's name.
+        Study with the settings of `settle_train`. ``study.scheme`` is the scheme's name.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPat
 
 
 def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
-    """List the scheme's rules that match no traffic in a run of the settled study, one line each.
+    """List the scheme's rules that match no traffic in a run of the study, one line each.
 
     The list is empty for other programs, because their traffic is unknown in advance.
     """

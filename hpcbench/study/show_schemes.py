@@ -1,4 +1,4 @@
-"""Output of scheme presets, and of the compression systems of other projects."""
+"""Listing of scheme presets and of the compression systems of other projects."""
 
 from typing import Any
 

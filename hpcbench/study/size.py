@@ -22,7 +22,7 @@ class Capacity:
     device: str = "cpu"
     """Device of the ranks: ``cpu`` or ``cuda``."""
     most_nodes: tuple[int, str] | None = None
-    """Maximum number of nodes per job, and a sentence with the source, or None if the maximum is unknown."""
+    """Maximum number of nodes per job and a sentence that states its source, or None if the maximum is unknown."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class SystemPreset(Section):
     framework: Line = ""
     """Framework whose programs `hpcbench tune` runs with this system. It is empty if `tune` does not try the system."""
     command_words: list[Line] = Field(default_factory=list)
-    """Words in a program's command that show that the system's requirements are met."""
+    """Words in a program's command from which `tune` concludes that the system's requirements are met."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")
 
 

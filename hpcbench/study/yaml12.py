@@ -167,7 +167,10 @@ _TAGS = {_TAG + kind for kind in ("map", "seq", "str", *_SCALARS)}
 
 
 def _core_schema() -> Any:
-    """Return a ruamel parser with only these scalars. The default parser also accepts dates, ``1_000`` and ``<<``."""
+    """Return a ruamel parser that accepts only the scalars in `_SCALARS`.
+
+    The default parser also accepts dates, ``1_000`` and ``<<``.
+    """
     import ruamel.yaml
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver

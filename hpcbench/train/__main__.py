@@ -157,7 +157,9 @@ def attempt() -> int:
 
 
 def resume(trainer: Trainer, checkpoints: Checkpoints, checkpoint: Checkpoint, corpus: Corpus) -> str:
-    """Resume from a checkpoint. If it was written in a different layout, return a description of the changes.
+    """Resume from a checkpoint.
+
+    If the checkpoint was written in a different layout, return a description of the changes.
 
     Raises
     ------

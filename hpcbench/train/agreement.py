@@ -1,4 +1,4 @@
-"""Consistency check of replicas. A faulty lossy collective could make their weights differ."""
+"""Consistency check of replicas: their weights could differ after a faulty lossy collective."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,8 +12,8 @@ from hpcbench.train.trainer import Trainer
 def replicas_agree(trainer: Trainer) -> bool:
     """Return whether the weights of all replicas are bitwise identical (a collective call).
 
-    All weights are compared over their replicas. Replicated weights are also compared along the axes of the tensor
-    grid, and tied weights between the first and the last stage. All ranks return the same result.
+    All weights are compared between data-parallel replicas. Replicated weights are also compared along the axes of the
+    tensor grid, and tied weights between the first and the last stage. All ranks return the same result.
     """
     mesh, channel = trainer.mesh, trainer.policy.exact
 
@@ -32,5 +32,5 @@ def replicas_agree(trainer: Trainer) -> bool:
 
 
 def _is_held_so(shard: Shard, ep: int) -> bool:
-    """Return whether the parameter is distributed over `ep` ranks with different experts."""
+    """Return whether the parameter belongs to experts that are distributed over `ep` ranks."""
     return shard.ep == ep

@@ -1,7 +1,7 @@
 """Actual placement of ranks. Each rank records its placement, which is compared with the requested placement.
 
-With wrong options, a launcher may still start the ranks, but on half of the nodes, on the same cores, or all on the
-first GPU. A wrong placement is rejected. A placement that may slow down the run is reported.
+With wrong options, a launcher may still start the ranks, but only on half of the nodes, several on the same cores, or
+all on the first GPU. A wrong placement is rejected. A placement that may slow down the run is reported.
 """
 
 import os

@@ -36,7 +36,7 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that determine the part of each rank. Checkpoints with different values have a different layout."""
+"""Settings that determine which part of the state each rank holds. If they differ, a checkpoint has another layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -65,13 +65,16 @@ class Checkpoint:
     index: Index
     """Tensor index of the files."""
     holders: list[list[int]]
-    """Holder of the residuals of each writing rank. Ranks with the same holder had identical residuals."""
+    """For each writing rank, the identifier of its residuals.
+
+    Ranks with the same identifier had identical residuals.
+    """
     scalars: dict[str, Any]
     """Values that are the same on all ranks: loss scale, number of updates, and number of skipped steps."""
     calls: dict[str, int]
     """Number of calls of each channel (the maximum over all ranks)."""
     changed: tuple[str, ...] = ()
-    """Differences from the layout of the resumed run. Without differences, resuming is bitwise exact."""
+    """Differences from the layout of the resumed run. If there are none, resuming is bitwise exact."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _content_digest(manifest: dict[str, Any]) -> str:
 
 
 def damage(path: Path, entry: dict[str, Any]) -> str | None:
-    """Return the fault of a rank's file, or None if the file is valid."""
+    """Return a description of what is wrong with a rank's file, or None if the file is valid."""
     digest, size = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as stream:

@@ -31,7 +31,7 @@ class Fragment:
     Attributes
     ----------
     kind
-        One of `SHARED` or `RESIDUALS`.
+        Kind of the tensor: one of `SHARED`, or `RESIDUALS`.
     name, shape
         Name and shape of the whole parameter.
     extent
@@ -67,7 +67,7 @@ def fragments(state: dict[str, Any]) -> Iterator[Fragment]:
 
 @dataclass(frozen=True)
 class Announced:
-    """Description of a fragment, which ranks exchange before they write files."""
+    """Description of a fragment. Ranks exchange these descriptions before they write files."""
 
     kind: str
     name: str
@@ -134,7 +134,7 @@ class Index:
 
     @classmethod
     def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
-        """Create the index of the announced parts that are written."""
+        """Create the index of those announced parts that are chosen to be written."""
         tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for rank, items in enumerate(chosen):
             for item in (announced[rank][i] for i in items):

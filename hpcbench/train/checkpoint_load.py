@@ -18,7 +18,7 @@ File = dict[str, Any]
 
 
 class Files:
-    """Rank files of a checkpoint. Each file is opened on first use.
+    """Rank files of a checkpoint. Each file is opened when it is first needed.
 
     Parameters
     ----------
@@ -91,14 +91,13 @@ def share_residuals(state: dict[str, Any], index: Index, files: Files, holders: 
 
     The residuals are summed over the old ranks and divided equally among the ranks of this layout. The residuals of
     sums (``summed``) are added to the residuals of contributions (``sent``), because both correct the same sum. The
-    total error of each parameter is therefore conserved up to fp32 rounding, independent of the ranks that own sums or
-    hold contributions in the new layout. A layout with only one replica has no residuals, because it sends no
-    gradients.
+    total error of each parameter is therefore conserved up to fp32 rounding, whichever ranks own sums or hold
+    contributions in the new layout. A layout with only one replica has no residuals, because it sends no gradients.
 
     Parameters
     ----------
     holders
-        Holder of the residuals of each writing rank. Residuals of ranks with the same holder are counted once.
+        For each writing rank, the identifier of its residuals. Residuals with the same identifier are counted once.
     """
     for fragment in fragments(state):
         if fragment.kind == RESIDUALS:

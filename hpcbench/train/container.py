@@ -61,7 +61,7 @@ def libraries(maps: str) -> list[str]:
 
 
 def remedy(environment: Mapping[str, str] = os.environ) -> str:
-    """Return a container-specific hint for launchers that started N worlds of one rank each."""
+    """Return a hint for ranks in a container if the launcher started N worlds of one rank each."""
     if not where(environment):
         return ""
     return (

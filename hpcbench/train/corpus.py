@@ -101,7 +101,7 @@ class Corpus:
     def unigram_tokens(self) -> int:
         """Number of training tokens used for the frequencies of `unigram_loss`.
 
-        In a very large text, only some blocks are counted.
+        In a very large text, the tokens of only some blocks are counted.
         """
         return sum(part.stop - part.start for part in _blocks(len(self.train)))
 

@@ -35,7 +35,7 @@ def describe_transport(run: Run) -> str:
 
 
 def describe_links(measured: links.Links, run: Run, topology: Topology) -> str | None:
-    """Return why measured links do not describe a run, or None if they do."""
+    """Return why measured links do not apply to a run, or None if they do."""
     reasons = measured.other_transport(run.train.transport or "mpi"), measured.foreign(topology)
     return "; ".join(filter(None, reasons)) or None
 

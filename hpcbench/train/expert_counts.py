@@ -28,8 +28,7 @@ class ExpertCounts:
     Attributes
     ----------
     active : bool
-        Whether forward passes are counted. It is True in training and False in evaluations. Recomputation is never
-        counted.
+        Whether forward passes are counted: True in training, False in evaluations. Recomputation is never counted.
     """
 
     def __init__(self, layers: Mapping[int, ExpertMLP], mesh: Mesh) -> None:

@@ -60,7 +60,7 @@ class ExpertMLP(nn.Module):
 
 
 def apply_in_turn(x: Tensor, routing: Routing, experts: nn.ModuleDict, shared: Shared) -> Tensor:
-    """Apply one expert after another to its accepted tokens. All experts must be on this rank."""
+    """Apply each expert in turn to the tokens that it accepted. All experts must be on this rank."""
     flat = x.reshape(-1, x.shape[2])
     expert, gate, accepted = (
         choice.reshape(len(flat), -1) for choice in (routing.expert, routing.gate, routing.accepted)

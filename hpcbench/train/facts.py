@@ -12,11 +12,11 @@ NEOX_FORMULA = "GPT-NeoX: 24 f s l h^2 (1 + s/(6h) + V/(16 l h)), f = 4 with lay
 SELECTIVE_FORMULA = "Megatron-LM: 72 s l h^2 (1 + s/(3h) + V/(12 l h)), arXiv 2205.05198 appendix A"
 FULL_FORMULA = "Megatron-LM: 96 s l h^2 (1 + s/(6h) + V/(16 l h)), arXiv 2104.04473 section 5.1"
 OTHER_WEIGHTS = ", where the w weights of a layer replace 12 h^2"
-"""Suffix of a formula for layers that differ from GPT layers."""
+"""Text appended to a formula if layers differ from GPT layers."""
 
 
 def facts(run: Run, corpus: Corpus) -> dict[str, Any]:
-    """Return the quantities that the configuration determines."""
+    """Return the quantities that are determined by the configuration."""
     shape = shape_of(run)
     return {
         "parameters": flops.count_parameters(**shape, positions=run.model.positions, tied=run.model.tied),

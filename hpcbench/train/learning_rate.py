@@ -8,7 +8,7 @@ from hpcbench.contract.training import Train
 def learning_rate(step: int, train: Train) -> float:
     """Return the learning rate of step `step` (counted from 0).
 
-    A linear warm-up is followed by cosine decay to the minimum learning rate at the last step.
+    A linear warm-up is followed by a cosine decay, which reaches the minimum learning rate at the last step.
     """
     if step < train.warmup_steps:
         return train.lr * (step + 1) / train.warmup_steps

@@ -1,6 +1,7 @@
 """Machine facts of a run: processors, clock frequencies, loaded modules, packages, and revision.
 
-The facts are recorded to explain later why two results differ. Facts that cannot be detected are omitted.
+The facts are recorded so that differences between results can be explained later. Facts that cannot be detected are
+omitted.
 """
 
 import os

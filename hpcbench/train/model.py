@@ -36,7 +36,7 @@ class Embedding(nn.Module):
         self.places: Places = whole_sample
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors, [b, s, h], of tokens, [b, s]."""
+        """Return the embedding vectors, [b, s, h], of tokens, [b, s]."""
         x: Tensor = self.tokens(tokens)  # [b, s] -> [b, s, h]
         if self.positions is not None:
             x = x + self.positions(self.places(tokens.shape[1], tokens.device))
@@ -55,10 +55,11 @@ def _table(rows: int, columns: int) -> nn.Embedding:
 
 
 class Attention(nn.Module):
-    """Causal self-attention. With fewer key-value heads than query heads, it is grouped-query attention.
+    """Causal self-attention.
 
-    The rows of `qkv` are ordered by group. Each group consists of its query heads, its key head and its value head. A
-    contiguous block of rows therefore contains whole groups.
+    If there are fewer key-value heads than query heads, the layer computes grouped-query attention. The rows of `qkv`
+    are ordered by group. Each group consists of its query heads, its key head and its value head. A contiguous block of
+    rows therefore contains whole groups.
     """
 
     def __init__(self, config: Model) -> None:
@@ -215,7 +216,7 @@ class GPT(nn.Module):
         "norm": "norm",
         "head": "head",
     }
-    """Role of each layer in tensor parallelism. A star matches any number."""
+    """Role of each layer in tensor parallelism. In a layer name, a star matches any number."""
 
     def __init__(self, config: Model, seq_len: int) -> None:
         super().__init__()

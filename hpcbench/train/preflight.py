@@ -1,6 +1,6 @@
 """Checks before the first timed step: the correct number of ranks, and enough cores for each rank.
 
-A launcher with the wrong process-management interface does not fail. It starts N worlds of one rank each, and each
+A launcher with the wrong process-management interface does not fail, but starts N worlds of one rank each, and every
 world prints results.
 """
 
@@ -62,7 +62,8 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
 def _check_environment(world: list[dict[str, Any]], run: Run) -> None:
     """Check that the scheme's environment variables and preloaded library are present on every rank.
 
-    Launchers export different variables, and a rank without the variables would run with a different scheme.
+    Launchers differ in the variables that they export, and a rank without the scheme's variables would run a different
+    scheme.
     """
     name, library = run.scheme.name, run.scheme.preload
     for rank in world:

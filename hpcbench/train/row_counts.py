@@ -1,4 +1,4 @@
-"""Statistics of reductions that send embedding gradients as touched rows in timed steps, summed over all ranks."""
+"""Statistics of gradient reductions that send only touched embedding rows, summed over all ranks and timed steps."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from hpcbench.parallel.sparse.reduction import Taken
 
 
 class RowCounts:
-    """Log statistics of gradient reductions that send only touched rows.
+    """Statistics for the log about gradient reductions that send only touched rows.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RowCounts:
     Attributes
     ----------
     switch : Switch or None
-        Measured switch point, or None without a measurement.
+        Measured switch point, or None if it was not measured.
     """
 
     def __init__(self, engine: DataParallel, mesh: Mesh) -> None:

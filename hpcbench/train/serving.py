@@ -103,7 +103,7 @@ class ServedTrainer(Trainer):
         return True
 
     def compute(self) -> float:
-        """Compute the gradient of the batch at this worker's clock. Return the mean loss of the batch."""
+        """Compute the gradient of the batch for this worker's current clock. Return the mean loss of the batch."""
         batches = self._batches.train(self.worker.clock)
         self.data_parallel.begin(micro_batches=len(batches), loss_scale=1.0)
         losses = self._passes(self.worker.clock, batches)
@@ -118,7 +118,7 @@ class ServedTrainer(Trainer):
         self.server.check()
 
     def turn(self) -> bool:
-        """Read, compute and write once. Return False if no work remains in the round."""
+        """Read the weights, compute a gradient, and push it. Return False if no work remains in the round."""
         clock, phases = self.clock, self.phases
         begin = clock.mark()
         if not self.read():
@@ -150,7 +150,7 @@ class ServedTrainer(Trainer):
         return until
 
     def finish(self) -> None:
-        """End the service. No worker may send further requests."""
+        """End the service. No worker may send requests after this call."""
         if self.serving:
             self.worker.end()
             self.server.finish()
@@ -246,7 +246,10 @@ class ServedTrainer(Trainer):
         return float(message - before[0]), float(wire - before[1])
 
     def _residuals(self) -> Residuals:
-        """Return the residuals of the messages to each rank, as slices of the buckets' residuals in checkpoints."""
+        """Return the residuals of the messages to each rank.
+
+        In checkpoints, they are slices of the buckets' residuals.
+        """
         size = self.mesh.dp.size
         residuals: list[list[Feedback | None]] = [[] for _ in range(size)]
         for piece in self._pieces:

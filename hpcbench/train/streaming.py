@@ -21,7 +21,7 @@ from hpcbench.train.trainer import Trainer
 _STOP, _DIVERGED = 1, 2
 """Bit flags in replies of the first rank."""
 _FLIGHT = "@"
-"""Prefix of the numbers of in-flight micro-batches in the call counts of a checkpoint."""
+"""Prefix of the call counts of in-flight micro-batches in a checkpoint, followed by the number of the micro-batch."""
 
 
 class StreamTrainer(Trainer):

@@ -15,7 +15,7 @@ from hpcbench.errors import UserError
 from hpcbench.train.corpus import Corpus, Tokens
 
 _WHOLE = 1 << 26
-"""Maximum size in bytes for reading the whole file to compute the digest."""
+"""Maximum size in bytes of a file that is read completely to compute the digest."""
 _BLOCK, _BLOCKS = 1 << 20, 64
 
 _HEADER = struct.Struct("<9sQBQQ")

@@ -101,13 +101,13 @@ class Traffic:
 
     @property
     def compute_seconds(self) -> float:
-        """Return the compute time of this rank in the steps in seconds, without waiting for messages."""
+        """Return this rank's compute time in seconds during the steps, without waiting for messages."""
         return self.seconds - sum(sums["exposed_s"] for sums in self._sums.values())
 
     def link_bytes(self) -> tuple[int, int] | None:
-        """Return the number of bytes copied to host memory and back, summed over all ranks, or None without offloading.
+        """Return the number of bytes copied to host memory and the number copied back, summed over all ranks.
 
-        These copies are not messages and are never encoded.
+        Return None without offloading. These copies are not messages and are never encoded.
         """
         if self._link is None:
             return None
@@ -115,7 +115,7 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """Return an entry for each channel with traffic, and for each treatment that its rules set in some step.
+        """Return one entry per channel with traffic and per treatment that the rules give this channel in some step.
 
         All ranks return the same entries.
         """
@@ -163,5 +163,5 @@ def _read(channel: Channel) -> dict[str, float]:
 
 
 def _relative(error_square: float, square: float) -> float | None:
-    """Return the relative error of the sampled values in the 2-norm, or None without samples."""
+    """Return the relative error of the sampled values in the 2-norm, or None if there are no samples."""
     return math.sqrt(error_square / square) if square else None

@@ -69,7 +69,7 @@ class Trainer:
     phases : Phases
         Times of the phases in timed steps.
     experts : ExpertCounts
-        Numbers of tokens per expert in timed steps.
+        Token counts of the experts in timed steps.
     rows : RowCounts
         Statistics of the gradient reductions in timed steps that send only touched rows.
     """
@@ -154,7 +154,7 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Run step `step` (from 0). If gradients are not finite, the weights do not change.
 
-        `told_to_stop` is called after the timed part of the step. The result is sent to all ranks together with other
+        `told_to_stop` is called after the timed part of the step. Its result is sent to all ranks together with other
         values that are summed in every step.
         """
         scale = self._scale.value
@@ -180,7 +180,7 @@ class Trainer:
         )
 
     def _timed(self, step: int) -> Timed:
-        """Run a step, and count its time and traffic on this rank."""
+        """Run a step, and record its time and traffic on this rank."""
         clock, phases = self._clock, self.phases
         clock.settle()  # messages between steps belong to no step
         self.traffic.begin()
@@ -290,9 +290,9 @@ class Trainer:
 
         The state contains all values that affect the next step. Two additional entries describe the parts of the
         parameters that the tensors represent, and the ranks that hold different residuals of the same elements. These
-        ranks are the other replicas. If residuals belong to partial gradients, they also include the stage with the
-        other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group. The
-        state does not contain the step number.
+        ranks are the other replicas. If residuals belong to partial gradients, these ranks also include the stage with
+        the other copy of a tied weight and, under sequence parallelism, the other ranks of the tensor-parallel group.
+        The state does not contain the step number.
         """
         summands = self.data_parallel.residuals_are_summands
         spread = summands and any(shard.partial for _, shard in self.held)
@@ -316,7 +316,7 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a `state` of this rank. The following steps are bitwise identical to an uninterrupted run.
+        """Resume from a `state` of this rank. Subsequent steps are bitwise identical to those of an uninterrupted run.
 
         Raises
         ------

@@ -1,11 +1,11 @@
 """Posterior beliefs about codec combinations, from predictions and completed rounds.
 
 The predicted time and loss of each codec in each dimension are uncertain. Their posterior is sampled, so a run of one
-combination also provides information about other combinations with the same codecs. The common effect of a round on its
-runs is integrated out. The scatter of runs is integrated out with an inverse gamma prior.
+combination also provides information about other combinations with the same codecs. The effect that a round has on all
+of its runs is integrated out. The scatter of runs is integrated out with an inverse gamma prior.
 
-The probabilities depend on the predictions. They select the next runs and the choice. The intervals of `Standings`,
-which decide whether a choice is confirmed, do not depend on predictions.
+The posterior probabilities determine the next runs and the chosen scheme, and depend on the predictions. The intervals
+of `Standings`, which decide whether the chosen scheme is confirmed, do not depend on predictions.
 """
 
 import math
@@ -121,7 +121,7 @@ class Belief:
         return within
 
     def probability_best(self, tolerance: float, excluded: Collection[str] = ()) -> dict[str, float]:
-        """Return the probability that each scheme is within the budget and at most slightly slower than the fastest.
+        """Return each scheme's probability of being within the budget and at most slightly slower than the fastest.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Search candidates: a codec for each parallel dimension with traffic, or the schemes of a program's study."""
+"""Search candidates: combinations of one codec per dimension with traffic, or the schemes of a program's study."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ def name_combination(codecs: Mapping[str, str]) -> str:
 
 
 def make_scheme(codecs: Mapping[str, str]) -> SchemeEntry:
-    """Return a combination's scheme. Dimensions without a codec use the same algorithm, uncompressed."""
+    """Return a combination's scheme. Dimensions without a codec use the same algorithm without compression."""
     rules = [{"dimension": dimension, "codec": codec} for dimension, codec in codecs.items() if codec != "none"]
     return SchemeEntry.model_validate({"algorithm": "encoded", "default": "none", "rules": rules})
 

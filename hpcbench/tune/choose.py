@@ -29,7 +29,7 @@ class Combination:
 
 
 Options = Mapping[str, Sequence[Option]]
-"""Options of each dimension. One of them is ``none``."""
+"""Options of each dimension, including ``none``."""
 
 
 def list_undominated(options: Options, layers: int = 1) -> list[Combination]:

@@ -126,7 +126,7 @@ def make_plan(
     Raises
     ------
     UserError
-        The traces cannot be used, or the study is not of a program but traces are given.
+        The traces cannot be used, or traces are given although the study does not run a program.
     """
     if isinstance(run.study, ProgramStudy):
         traces = options.traces
@@ -142,7 +142,7 @@ def make_plan(
 
 
 def _add_candidates(loaded: Loaded, path: Path, sets: Sequence[str]) -> Loaded:
-    """Return a program's study with all candidates in its matrix. Return other studies unchanged."""
+    """Return a program's study with all candidates in its matrix, and other studies unchanged."""
     study = loaded.study
     if not isinstance(study, ProgramStudy):
         return loaded

@@ -34,7 +34,7 @@ class Difference:
         return math.sqrt(self.factor * self.variance) if self.freedom else math.inf
 
     def sequence(self, level: float) -> Interval:
-        """Return the two-sided confidence sequence's interval at this look. Bounds may be infinite."""
+        """Return the interval of the two-sided confidence sequence at this look. Bounds may be infinite."""
         critical = find_critical_t(level, self.factor, self.freedom)
         half = math.inf if math.isinf(critical) else critical * self.error
         return Interval(self.estimate, self.estimate - half, self.estimate + half, self.rounds)
@@ -81,7 +81,7 @@ class Effects:
         return list(self._names)
 
     def difference(self, scheme: str, other: str | None = None) -> Difference | None:
-        """Return the difference between two schemes' effects, or None without a common round."""
+        """Return the difference between two schemes' effects, or None if they have no common round."""
         weights = np.zeros(len(self._names))
         for name, sign in ((scheme, 1.0), (other or self._reference, -1.0)):
             if name in self._names:

@@ -1,9 +1,8 @@
 """Prior estimates of the loss increase caused by a codec in one dimension.
 
 The increase is assumed to be proportional to the codec's mean square error on Gaussian values, with one factor per
-dimension. The factors have the order of magnitude found in the stored convergence studies for ZFP at 8 bits
-(`results/reference/convergence`). The factors are rough, so the search treats estimates as uncertain by a factor of 2
-to 10.
+dimension. The factors have the order of magnitude that the stored convergence studies (`results/reference/convergence`)
+show for ZFP at 8 bits. The factors are rough, so the search treats estimates as uncertain by a factor of 2 to 10.
 """
 
 from functools import lru_cache

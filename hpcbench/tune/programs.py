@@ -29,8 +29,8 @@ LOSS = 0.001
 def list_names(program: Program, matrix: Sequence[str], defined: Sequence[str], baseline: str) -> list[str]:
     """Return the candidates' names without the baseline.
 
-    They are the schemes in the matrix, those that the study defines, the controls, and the presets of other systems
-    that the program's command can use unchanged.
+    The candidates are the schemes in the matrix, the schemes that the study defines, the controls, and the presets of
+    other systems that the program's command can use unchanged.
     """
     systems = [
         name
@@ -121,7 +121,7 @@ def _plan_diagnosed(
 def _predict_scheme(scheme: Scheme, options: Mapping[str, Sequence[Option]], free: float) -> tuple[float, float]:
     """Return the predicted change of the step time and the estimated loss of a scheme with one codec for all traffic.
 
-    Other schemes are predicted to save half of what free communication would save.
+    Any other scheme is predicted to save half of the time that free communication would save.
     """
     matching = [option for choices in options.values() for option in choices if option.codec == scheme.default]
     if scheme.process_changes or scheme.rules or scheme.default == "none" or not matching:

@@ -22,7 +22,7 @@ from hpcbench.tune.choose import Combination, Option, list_undominated, sum_opti
 from hpcbench.tune.losses import estimate_loss
 
 NOTABLE = 0.02
-"""Minimum gain that justifies the runs of a search: a smaller difference is negligible in the race, too."""
+"""Minimum gain that justifies the runs of a search. The race treats smaller differences as negligible, too."""
 ALGORITHM = "algorithm"
 """Dimension name that represents a switch from the MPI library's algorithms to hpcbench's."""
 LAYERS = 30

@@ -1,18 +1,18 @@
 """The race, which selects the next runs and the final scheme based on the completed rounds.
 
 A round runs the baseline and some schemes with one seed in one allocation. Decisions depend only on the rounds, so an
-interrupted search resumes with the same decisions:
+interrupted search resumes with the same decisions.
 
 1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
    significantly slower than a scheme whose loss is significantly within the budget.
 2. The race continues with the set of schemes that most probably contains the best scheme. It ends when one
    scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. It ends
    early if no scheme is faster than the baseline.
-3. The best scheme is confirmed against the baseline with fresh seeds. If it leaves the race, the next scheme is
-   confirmed.
+3. The best scheme is then compared with the baseline on fresh seeds to confirm it. If the scheme leaves the race, the
+   next best scheme is confirmed.
 
-A round of several schemes costs one run of the baseline, so a few large rounds measure more schemes than many small
-ones. The choice is the scheme that is most probably within the budget and at most slightly slower than the fastest.
+Each round needs one run of the baseline, so a few large rounds measure more schemes than many small rounds. The chosen
+scheme is the one that is most probably within the budget and at most slightly slower than the fastest scheme.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from hpcbench.tune.standings import RaceRules, RunOutcome, Standings
 
 Phase = Literal["race", "confirm"]
 FIRST = 3
-"""Number of contenders in the first round."""
+"""Number of candidate schemes in the first round."""
 RIVALS = 3
 """Maximum number of schemes in later rounds of the race."""
 
@@ -94,7 +94,7 @@ def decide(
 
 
 def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
-    """Return whether no measured scheme is faster than the baseline. Round 1 allows a slowdown within the tolerance."""
+    """Return whether no measured scheme is faster than the baseline, with some tolerance after the first round."""
     gains = [
         each.gain.estimate for name, each in standings.standings.items() if each.gain and name not in standings.out
     ]

@@ -67,7 +67,7 @@ class Tuned(Results):
 
     @property
     def standings(self) -> Standings | None:
-        """Standings after the completed rounds, or None without completed rounds."""
+        """Standings after the completed rounds, or None if no round is complete."""
         rounds = [each.outcomes for each in self.state.completed]
         return Standings(list(self.plan.combinations), rounds, self.rules) if rounds else None
 

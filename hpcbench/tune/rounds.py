@@ -62,7 +62,7 @@ def list_sets(
 
 
 def submit_once(study: Path, site: str | None, sets: Sequence[str], base: Path) -> Path:
-    """Submit a round unless already submitted, and return the submission.
+    """Submit a round, unless it is already submitted, and return the submission.
 
     An interrupted submission is continued.
     """

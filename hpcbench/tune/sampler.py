@@ -1,9 +1,9 @@
 """Samples of a posterior distribution: sequential Monte Carlo with tempering and Metropolis moves.
 
-Draws of the prior alone become useless once a few rounds are measured: almost all weight falls on one or two of them.
-The likelihood is therefore introduced in steps. After each step the draws are resampled by their weights and moved by a
-random walk that keeps the tempered posterior (Del Moral, Doucet and Jasra, "Sequential Monte Carlo samplers", J. R.
-Statist. Soc. B 68, 2006). The number of steps follows from the effective number of draws.
+If draws came from the prior alone, they would become useless after a few rounds, because almost all weight would fall
+on one or two of them. The likelihood is therefore introduced in steps. After each step the draws are resampled by their
+weights and moved by a random walk that keeps the tempered posterior (Del Moral, Doucet and Jasra, "Sequential Monte
+Carlo samplers", J. R. Statist. Soc. B 68, 2006). The number of steps follows from the effective number of draws.
 """
 
 import math

@@ -13,7 +13,7 @@ from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import RoundRecord, SearchState
 
 PROGRAM_UNCERTAINTY = Uncertainty(time=1.5, loss=2.0)
-"""Prior uncertainty without predictions."""
+"""Prior uncertainty if there are no predictions."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Confidence sequences for a Gaussian mean of unknown variance: intervals that hold at all numbers of repeats.
 
-An interval for a fixed number of repeats misses the mean too often if the user checks it after each repeat and stops
-once it is narrow. A confidence sequence covers the mean at every look with the given probability.
+An interval for a fixed number of repeats misses the mean too often if the user checks the interval after each repeat
+and stops once it is narrow. A confidence sequence covers the mean at every look with the given probability.
 
 The mixture of t statistics follows Lindon, Ham, Tingley and Bojinov ("Anytime-valid linear models and regression
 adjusted causal inference", arXiv 2210.08589) with one coefficient of interest. With an estimate of variance ``factor *

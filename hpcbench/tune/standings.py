@@ -45,7 +45,7 @@ class Standing:
 
     scheme: str
     gain: Difference | None
-    """Log of baseline time divided by scheme time, or None without a common round."""
+    """Log of baseline time divided by scheme time, or None if they have no common round."""
     loss: Difference | None
     """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool
@@ -149,7 +149,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None without such rounds.
+        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None if there are none.
 
         Parameters
         ----------

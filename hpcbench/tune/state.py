@@ -55,7 +55,7 @@ class SearchState:
         return sum(each.node_hours for each in self.rounds)
 
     def save(self, directory: Path) -> None:
-        """Write the state durably."""
+        """Write the state and sync it to disk."""
         write_json(directory / NAME, {"schema": SCHEMA, **asdict(self)}, durable=True)
 
 

@@ -1,4 +1,4 @@
-"""A site whose launcher is a script that records its arguments and acts as a test specifies for each scheme."""
+"""A site whose launcher is a script that records its arguments and behaves as a test specifies for each scheme."""
 
 import json
 import sys

@@ -8,7 +8,7 @@ from batch_fakes import Fake
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """A fake in a directory whose name contains shell code. Other tests do not share its locks and results."""
+    """A fake site in a directory whose name contains shell code, with its own locks and results."""
     lock = tmp_path / "tmp"
     lock.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(lock))

@@ -1,4 +1,4 @@
-"""Hostile texts, and documents that contain a hostile text."""
+"""Hostile texts, and functions that place such texts in documents."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Sites, and a parser of launch commands, for tests of launchers and node shapes."""
+"""Sites and a parser of launch commands, for tests of launchers and node shapes."""
 
 import re
 from collections.abc import Sequence

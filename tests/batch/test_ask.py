@@ -1,4 +1,4 @@
-"""Tests of the times of scheduler calls, the queried jobs, and the stored answers."""
+"""Tests of when the scheduler is called, about which jobs, and which answers are stored."""
 
 import json
 import time

@@ -1,7 +1,7 @@
 """Training in a real Charliecloud container, which needs no root.
 
-The image is built quickly. It only contains an interpreter path that does not exist outside. The system and the
-packages are bind mounts.
+The image takes little time to build, because it contains only an interpreter path that does not exist outside of it.
+The system and the packages are bind mounts.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tests of containers: commands of each kind with each launcher, refused settings, and merged site and study.
+"""Tests of containers: commands of each kind with each launcher, refused settings, and merged site and study settings.
 
 The commands are stored in golden/containers.txt. HPCBENCH_REGOLD=1 rewrites the file.
 """
@@ -82,7 +82,7 @@ def test_commands_of_each_kind_with_each_launcher_are_the_golden_ones() -> None:
 
 @pytest.mark.parametrize("golden_line", lines(), ids=lambda golden_line: golden_line.partition(":")[0])
 def test_the_order_is_launcher_container_interpreter(golden_line: str) -> None:
-    """The container's words follow the launcher's words. No launcher option follows the image."""
+    """The container's arguments follow the launcher's arguments, and no launcher option follows the image."""
     what, _, command = golden_line.partition(": ")
     kind = what.partition(",")[0]
     first, *arguments = command.split()

@@ -1,6 +1,6 @@
 """Tests of hostile text in each string of studies and sites.
 
-The text is refused in one line, or passed on and not executed.
+The text is either refused with a one-line message, or passed on without being executed.
 """
 
 import json
@@ -184,7 +184,7 @@ with open({seen!r} + "." + os.path.basename(os.path.dirname(sys.argv[-1])), "wb"
 
 
 REFUSALS = {("scheduler", "refuses", 0)}
-"""A field with distinct entries that no script contains."""
+"""Field whose entries must be distinct and never reach a script."""
 FIELDS = [("site", keys) for keys in texts(SITE) if keys not in SHELL | REFUSALS]
 FIELDS += [("study", keys) for keys in texts(STUDY)]
 

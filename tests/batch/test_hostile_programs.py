@@ -1,4 +1,7 @@
-"""Tests of hostile text in a study's program. The text is refused in one line, or passed on unchanged."""
+"""Tests of hostile text in a study's program.
+
+The text is either refused with a one-line message, or passed on unchanged.
+"""
 
 import json
 import os

@@ -23,7 +23,7 @@ from hpcbench.job.provenance import _print_variables
 
 
 def use_driver(bench: Bench, driver: str, **changes: Any) -> None:
-    """Rewrite the job's script for a driver that a different interpreter runs."""
+    """Rewrite the job's script so that a different interpreter runs the driver."""
     bench.job = replace(bench.job, driver=driver, **changes)
     bench.script.write_text(render(bench.job, site=bench.site, study="s", root=str(bench.root)), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Tests of launch commands: examples from site manuals and user scripts, refusals with reasons, and the arithmetic."""
+"""Tests of launch commands: examples from site manuals and user scripts, refusals with reasons, and rank placement."""
 
 import os
 import re

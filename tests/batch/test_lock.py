@@ -1,4 +1,4 @@
-"""Tests of the lock of a submission directory: one command at a time, and no wait for a dead lock holder."""
+"""Tests of the lock of a submission directory: one command at a time, and no waiting for a dead lock holder."""
 
 import json
 import os

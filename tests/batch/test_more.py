@@ -1,4 +1,4 @@
-"""Tests of repeats that are added to a submission: new seeds in existing cells, and no job is submitted twice."""
+"""Tests of repeats that are added to a submission: cells get new seeds, and no job is submitted twice."""
 
 import json
 from pathlib import Path

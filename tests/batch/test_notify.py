@@ -1,4 +1,4 @@
-"""Tests of mail at the end of a job: the schedulers' options, and refusals in one line."""
+"""Tests of mail at the end of a job: the schedulers' options, and one-line error messages."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
 """Tests of further attempts: by a job that may be requeued, or by `retry` if the cause can be fixed.
 
-No attempt is silent.
+Every attempt is reported.
 """
 
 import os

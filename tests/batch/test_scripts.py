@@ -278,7 +278,7 @@ def test_processes_that_a_run_leaves_are_ended_before_the_next_run(tmp_path: Pat
 
 
 NEW_CLOCK = "main.measure_age = lambda ticks: 0.0"
-"""A clock that starts with the driver, so that a slow start of Python does not shorten a short job."""
+"""A clock that starts with the driver, so that a slow start of Python leaves a short job its full time."""
 KEEP_LIMITS = """
 def share_time(*arguments, real=run_loop.share_time):
     with open("../limits", "a") as out:
@@ -498,7 +498,7 @@ def test_a_script_that_was_killed_counts_as_an_attempt(tmp_path: Path) -> None:
 
 
 def test_no_status_is_lost_among_many_signals(tmp_path: Path) -> None:
-    """The builtin `wait` returns the signal's number. In bash 5.2 it loses the status, and may hang."""
+    """The builtin `wait` returns the signal's number. In bash 5.2, `wait` loses the status and may hang."""
     runs = "abcdefghijkl"
     bench = Bench(tmp_path, "slurm", runs, site={"setup": ["trap : USR2"]})
     expected = {run: 40 + k for k, run in enumerate(runs)}

@@ -1,4 +1,4 @@
-"""Tests of state changes by a scheduler's answers. States do not move backwards unless the job is restarted."""
+"""Tests of state changes that a scheduler's answers cause. States do not move backwards unless the job is restarted."""
 
 import json
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""Tests of site files: shipped files are valid, all errors of a file are reported, and sites are displayed."""
+"""Tests of site files: shipped files are valid, all errors in a file are reported, and sites are displayed."""
 
 import re
 from collections.abc import Callable

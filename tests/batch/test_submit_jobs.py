@@ -1,4 +1,4 @@
-"""Tests that no job is lost or submitted twice, for all scheduler answers, and kills of the command at any time."""
+"""Tests that no job is lost or submitted twice, whatever the scheduler answers and whenever the command is killed."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from hpcbench.errors import UserError
 
 
 class Queue(JobScheduler):
-    """A scheduler with a reaction that a test sets for each job: take, refuse, lose, swallow, or kill the command."""
+    """A scheduler whose reaction to each job a test sets: take, refuse, lose, swallow, or kill the command."""
 
     slowest = 0.0
 

@@ -1,4 +1,7 @@
-"""Tests of `hpcbench bench collectives` on real ranks. Its figures agree with plans and codecs, and plans use them."""
+"""Tests of `hpcbench bench collectives` on real ranks.
+
+The figures in the output agree with plans and codecs, and plans use these figures.
+"""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Tests of data sets, and of values from intact and damaged files of every kind."""
+"""Tests of data sets, and of reading values from intact and damaged files of every kind."""
 
 import json
 import subprocess

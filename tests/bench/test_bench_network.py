@@ -68,7 +68,7 @@ def test_the_file_says_where_it_comes_from(written: tuple[int, Path, str]) -> No
 def test_what_a_codec_computes_is_no_more_than_what_the_clock_of_the_slowest_rank_shows(
     written: tuple[int, Path, str],
 ) -> None:
-    """Exceptions are coarse clocks, and threads of one process that compute at the same time."""
+    """The limit leaves room for coarse clocks, and for threads of one process that compute at the same time."""
     _, file, _ = written
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     computed, clock = document["codecs_of_a_core"], document["codecs"]

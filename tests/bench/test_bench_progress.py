@@ -1,4 +1,4 @@
-"""Progress of a long measurement."""
+"""Tests of the progress output of a long measurement."""
 
 import io
 

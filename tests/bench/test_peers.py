@@ -1,4 +1,4 @@
-"""Tests that benchmarks/codecs.py runs with any installed packages, and checks its goals against the figures."""
+"""Tests that benchmarks/codecs.py runs whichever packages are installed, and compares its figures with the goals."""
 
 import importlib.util
 import os

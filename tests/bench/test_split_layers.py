@@ -1,4 +1,4 @@
-"""Tests of layers that `hpcbench bench gemm` times: whole layers, and one rank's part with tensor parallelism."""
+"""Tests of the layers that `hpcbench bench gemm` times: whole layers, and one rank's tensor-parallel part."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ class Printed:
 
 
 def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with long output lines, as in a file, and with additional environment variables."""
+    """Run a script with additional environment variables. Output lines are as long as in a file."""
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--tiny", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | variables
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)

@@ -18,7 +18,10 @@ Known = Callable[[str], bool]
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """Read the provenance of a file, or of the file next to it that names it. Missing keys are omitted."""
+    """Read the provenance of a file, from the file itself or from a file next to it that names this file.
+
+    Missing keys are omitted.
+    """
     current = document(path) if path.suffix == ".json" else head(lines(path)) if path.suffix == ".txt" else {}
     if current or not (beside := path.with_name(BESIDE)).exists():
         return current

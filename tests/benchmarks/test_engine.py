@@ -80,7 +80,7 @@ def test_one_turn_decides_nothing(engine: Any) -> None:
 
 
 def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine: Any) -> None:
-    """The peer that sets the goal does not have the smallest median, because the machine was slow in other turns."""
+    """The goal is set by a peer without the smallest median, because the machine was slow in other turns."""
 
     def row(name: str, *times: float, fair: bool = True) -> dict[str, Any]:
         return {"name": name, "fair": fair, "turns": [[seconds, 0, 0] for seconds in times]}
@@ -91,7 +91,7 @@ def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine:
 
 
 def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that differs by more than rounding ends the benchmark. A lossy contender may differ by more."""
+    """A loss that differs by more than rounding ends the benchmark, unless the contender is lossy."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     same_work = importlib.import_module("engine_turns").same_work
     reference = [4.0, 3.9]

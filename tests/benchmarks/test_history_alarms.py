@@ -1,4 +1,4 @@
-"""The benchmark of the history in its tiny form."""
+"""Test of the benchmark of `hpcbench history` in its tiny form."""
 
 from collections.abc import Callable
 

@@ -10,7 +10,10 @@ Tiny = Callable[..., Printed]
 
 
 def test_published_runs(tiny: Tiny) -> None:
-    """Both halves and the targets are printed with their errors. The errors of the first model are unchanged."""
+    """The output contains the errors of both halves of the runs, and of the targets.
+
+    The errors of the first model are unchanged.
+    """
     lines = tiny("predict_published.py").lines
     for half in ("chosen on, all", "checked on, all"):
         (line,) = [line for line in lines if line.startswith(half)]
@@ -40,7 +43,7 @@ def test_speed(tiny: Tiny) -> None:
 
 
 def test_programs(tiny: Tiny) -> None:
-    """The error of each family is printed. No run that took place is rejected as too large."""
+    """The error of each family is printed, and no run that really took place is rejected as too large."""
     lines = tiny("predict_programs.py").lines
     (line,) = [line for line in lines if line.startswith("all: ")]
     matched = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)

@@ -25,7 +25,7 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def test_only_pairs_that_repeats_tell_apart_count_for_the_order(predicted: Callable[[str], Any]) -> None:
-    """a is clearly faster than b, and c is within the noise of both. The order of a and b is predicted wrongly."""
+    """Scheme a is clearly faster than b, and c is within the noise of both. The predicted order of a and b is wrong."""
     compare = predicted("compare")
     cells = [
         compare.Cell("s", "a", 2.2, (1.0, 1.1, 1.2)),

@@ -210,7 +210,7 @@ def test_wrong_arguments(arguments: list[str], phrase: str) -> None:
 
 @pytest.mark.long
 def test_tiny(need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """Two ranks on two hosts, from the choice of a rate to the tables. The other layouts follow."""
+    """The benchmark runs on two ranks, from the choice of a rate to the tables, and then in the other layouts."""
     need(why_not())
 
     def tiny(*arguments: str) -> str:

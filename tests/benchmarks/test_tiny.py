@@ -78,7 +78,7 @@ def test_half_sums(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
-    """The output contains a row for each method and for one process, and bytes equal the closed forms."""
+    """The output contains a row for each method and one for a single process, and bytes equal the closed forms."""
     file = tmp_path / "attention.json"
     printed = tiny("attention.py", "--json", str(file))
     n = 4 * 8 * 32 * 64
@@ -180,7 +180,7 @@ def test_report(tiny: Tiny) -> None:
 
 
 def test_dry_run(tiny: Tiny) -> None:
-    """Peers that are not installed keep their rows."""
+    """Peers that are not installed still have their rows."""
     result: dict[tuple[str, str], list[str]] = {}
     for cells in tiny("dry_run.py").rows():
         result[cells[0], cells[1]] = cells[2:]
@@ -191,7 +191,7 @@ def test_dry_run(tiny: Tiny) -> None:
 
 
 def test_tensor_projection(tiny: Tiny) -> None:
-    """The projection contains its sources and the published figures."""
+    """The output of the projection contains its sources and the published figures."""
     printed = tiny("tensor_projection.py")
     assert [line.split(":")[0] for line in printed.lines[:3]] == ["measured", "data sheets", "assumed"]
     rows = {(cells[0], cells[1]): cells[2:] for cells in printed.rows() if cells[0] in ("8", "64")}

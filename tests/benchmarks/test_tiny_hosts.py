@@ -17,7 +17,7 @@ Tiny = Callable[..., Printed]
 
 @pytest.mark.long
 def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
-    """Every method delivers the same values as gloo. Only the codec has errors, and it sends fewer bytes."""
+    """Every method returns the same values as gloo, except the codec, which has errors and sends fewer bytes."""
     need(why_not())
     printed = tiny("dispatch.py")
     rows = [cells for line in printed.lines if (cells := line.split())[:1] == ["32"]]
@@ -29,7 +29,7 @@ def test_dispatch(tiny: Tiny, need: Callable[[str | None], None]) -> None:
 
 
 def test_links(tiny: Tiny, need: Callable[[str | None], None]) -> None:
-    """Each message has its row, and none is faster than its link."""
+    """Each message has a row, and no message is faster than its link."""
     need(why_not())
     rows = [cells for cells in tiny("links.py").rows() if cells[0] == "200mbit"]
     assert [cells[1] for cells in rows] == ["4 KiB", "16 KiB", "64 KiB", "8 x 64 KiB", "512 KiB", "4 MiB"]
@@ -54,7 +54,10 @@ def test_throttled_allreduce(tiny: Tiny, need: Callable[[str | None], None], tmp
 
 @pytest.mark.long
 def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """Every mode has a row for strong and weak scaling. Its bytes do not depend on the links."""
+    """Every mode has a row for strong scaling and one for weak scaling.
+
+    The bytes of a mode do not depend on the links.
+    """
     need(why_not())
     file = tmp_path / "runs.json"
     printed = tiny("tensor_scaling.py", "--json", str(file))
@@ -69,7 +72,7 @@ def test_tensor_scaling(tiny: Tiny, need: Callable[[str | None], None], tmp_path
 
 @pytest.mark.long
 def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
-    """The study's unchanged script runs plain and with a codec. Its report is printed, and its values are stored."""
+    """The study's unchanged script runs without and with a codec. The report is printed, and its values are stored."""
     printed = tiny("slow_programs.py", "--json", str(tmp_path))
     (cell,) = json.loads((tmp_path / "slow-programs-ddp.json").read_text())["submissions"][0]["cells"]
     assert sorted(run["scheme"] for run in cell["runs"]) == ["baseline", "identity", "naive-int8"]
@@ -84,7 +87,7 @@ def test_slow_programs(tiny: Tiny, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_diagnosed_gain(tiny: Tiny, need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """The traced steps wait for the slow link. The program with int8 is measured next to the diagnosis."""
+    """The traced steps wait for the slow link. The output shows the diagnosed gain and the measured gain of int8."""
     need(why_not())
     file = tmp_path / "rows.json"
     printed = tiny("diagnosed_gain.py", "--json", str(file))

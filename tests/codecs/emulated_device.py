@@ -1,7 +1,7 @@
 """A device for `CudaCodec` that runs the kernels on the CPU, with NumPy arrays as device memory.
 
-The device tests the Python code of the GPU back end together with the kernels. `cuda_emulator.h` documents the limits
-of the emulation. Calls complete immediately, so the emulation cannot detect errors in stream order.
+With this device, tests cover the Python code of the GPU back end together with the kernels. `cuda_emulator.h` documents
+the limits of the emulation. Calls complete immediately, so the emulation cannot detect errors in stream order.
 """
 
 import ctypes

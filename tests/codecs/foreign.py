@@ -89,7 +89,7 @@ class Foreign:
     ) -> tuple[int, bytes, bytes]:
         """Call a function.
 
-        Return its result, the bytes it wrote, and the second input, which the function may modify.
+        Return the function's result, the bytes that it wrote, and the second input, which it may modify.
         """
         assert self._process.stdin and self._process.stdout
         first, second, out = data or (b"", b"", b"")

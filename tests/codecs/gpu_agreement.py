@@ -21,7 +21,7 @@ class Memory(Protocol):
 
 
 def mixed(n: int, dtype: npt.DTypeLike, seed: int) -> Array:
-    """Return `n` values in segments that are calm, wild, sparse, constant, zero or arbitrary."""
+    """Return `n` values in segments with small or large variation, or sparse, constant, zero or arbitrary values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
     patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)

@@ -29,7 +29,7 @@ def inputs() -> dict[str, npt.NDArray[np.float32]]:
     """Return the values for MX formats.
 
     torchao replaces the scales 2^-127 by 2^-126 or 1, and computes logarithms in float32, which differ for magnitudes
-    next to a power of two. The values contain neither.
+    next to a power of two. The values avoid these scales and magnitudes.
     """
     sets = float_sets(VALUES)
     names = ("bell", "heavy-tail", "smooth", "sparse", "one-sided", "integers", "gradient", "activation", "weight")
@@ -37,7 +37,7 @@ def inputs() -> dict[str, npt.NDArray[np.float32]]:
 
 
 def nvfp4_inputs() -> dict[str, npt.NDArray[np.float32]]:
-    """Return pieces of 1024 values with the largest magnitude 2688, for which the scale of the piece is 1.
+    """Return pieces of 1024 values whose largest magnitude is 2688, so that the scale of a piece is 1.
 
     Each block of 16 has a magnitude of at least 0.1, because torchao does not use subnormal block scales.
     """

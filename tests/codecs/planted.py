@@ -1,4 +1,4 @@
-"""Faults planted in a copy of the kernels, which a test's sweep must detect."""
+"""Faults that are planted in a copy of the kernels and that a test's sweep must detect."""
 
 import faulthandler
 import functools

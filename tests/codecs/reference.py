@@ -36,7 +36,10 @@ _TARGETS: dict[str, tuple[Any, int]] = {
 
 
 def short(x: Floats, dtype: Any) -> Array:
-    """Round to a 16-bit or 8-bit dtype like NumPy or ml_dtypes, and return integers. Each sign has a single NaN."""
+    """Round to a 16-bit or 8-bit dtype as NumPy or ml_dtypes does, and return the bits as integers.
+
+    Each sign has a single NaN.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         values = x.astype(dtype)
     code = values.view(np.uint16 if values.itemsize == 2 else np.uint8)
@@ -88,7 +91,7 @@ def random_words(n: int, seed: int, first: int = 0) -> Words:
 
 
 def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int = 0) -> Bytes:
-    """Encode block integers. With `seed` None, round to nearest. `first` is the index of ``x[0]`` in the message."""
+    """Encode block integers. If `seed` is None, round to nearest. `first` is the index of ``x[0]`` in the message."""
     largest = np.float32(127 if bits == 8 else 7)
     blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
     top = np.abs(blocks).max(axis=1)

@@ -17,7 +17,7 @@ ELEMENTS: dict[str, tuple[Any, float, int]] = {
     "e4m3": (ml_dtypes.float8_e4m3fn, 448.0, 8),
     "e5m2": (ml_dtypes.float8_e5m2, 57344.0, 15),
 }
-"""Type, largest value and its exponent."""
+"""NumPy type, largest value, and exponent of the largest value, keyed by element format."""
 PIECE = 1024
 
 
@@ -108,7 +108,7 @@ def mx_decode(name: str, wire: Bytes, n: int) -> Floats:
 
 
 def nvfp4_scales(maxima: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the power of two that values are multiplied with, S, and 1 / S."""
+    """Return the power of two that values are first multiplied with, the scale S, and 1 / S."""
     before = np.where(maxima < 2.0**-60, np.float32(2.0**64), np.float32(1))
     with np.errstate(all="ignore"):
         scale = np.where(maxima > 0, np.float32(2688) / (maxima * before), np.float32(0))

@@ -35,7 +35,7 @@ def pack(x: Array, coder: Callable[[bytes, str], bytes]) -> bytes:
 
 
 def unpack(wire: bytes, n: int, dtype: np.dtype[Any], coder: Callable[[bytes, str, int], bytes]) -> Array:
-    """Unpack chunks with ``coder(coded, kind, size)``, where size is the decoded number of bytes."""
+    """Unpack chunks with ``coder(coded, kind, size)``, where `size` is the decoded size in bytes."""
     size, data = n * dtype.itemsize, b""
     chunks = -(-size // CHUNK)
     heads = np.frombuffer(wire[: 2 * chunks], dtype="<u2")

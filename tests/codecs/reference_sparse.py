@@ -86,7 +86,7 @@ def topk_size(n: int, k: int, item: int) -> int:
 
 
 def topk(x: Array, k: int, *, by: Array | None = None) -> bytes:
-    """Return the message of `x`. If `by` is given, its magnitudes determine the selection."""
+    """Return the message of `x`. If `by` is given, the magnitudes of `by` determine which values of `x` are sent."""
     marks = largest(x if by is None else by, k)
     encoded = message(x[:, None], CHUNK, lambda at, part: marks[at : at + len(part)], all_where_shorter=False)
     return encoded + bytes(topk_size(x.size, k, x.itemsize) - len(encoded))

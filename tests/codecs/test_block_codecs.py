@@ -257,7 +257,10 @@ def test_residual_is_the_encoding_error(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", ["sign:1024", "int4:32", "fp8e5m2"])
 def test_error_feedback_sends_everything_in_the_end(name: str) -> None:
-    """With feedback, the mean of the received values converges to the sent value. Without feedback, it is constant."""
+    """With feedback, the mean of the received values converges to the sent value.
+
+    Without feedback, the mean is constant.
+    """
     codec = get_codec(name)
     x = bell(1024, 73).astype(np.float32)
     wire = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)

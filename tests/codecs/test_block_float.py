@@ -36,7 +36,7 @@ def test_codes_and_scales_equal_those_of_torchao(name: str, build: str) -> None:
 
 
 def relative_error(name: str, values: Array) -> float:
-    """Return the RMS error, relative to the values."""
+    """Return the RMS error relative to the RMS of the values."""
     x = values.astype(np.float32)
     y = decode(get_codec(name), encode(get_codec(name), x), x.size, np.float32)
     wide = x.astype(np.float64)
@@ -89,7 +89,10 @@ def test_ties_of_4_bits_round_to_even_and_large_values_saturate() -> None:
     ],
 )
 def test_range_of_elements(name: str, largest: float, least: float) -> None:
-    """The largest and the smallest element are exact at the scale 1. Values between 0 and the smallest one round."""
+    """The largest and the smallest element are exact at the scale 1.
+
+    Values between 0 and the smallest element are rounded.
+    """
     x = np.zeros(64, np.float32)
     x[:4] = [largest, least, 0.51 * least, 0.5 * least]
     y = decode(get_codec(name), encode(get_codec(name), x), x.size, np.float32)
@@ -115,7 +118,7 @@ def test_only_the_block_of_a_special_value_becomes_nan(name: str, special: float
 
 
 def test_special_elements_of_a_stream_decode_to_special_values() -> None:
-    """An encoder of hpcbench writes no such element, but the specification has them."""
+    """The encoders of hpcbench never write such elements, but the specification defines them."""
     wire = np.zeros(33, np.uint8)
     wire[:4], wire[32] = [0x7C, 0xFC, 0x7E, 0x3C], 127
     y = decode(get_codec("mxfp8:e5m2"), wire, 32, np.float32)
@@ -166,7 +169,7 @@ def test_forms_that_do_not_exist(family: str, element: str, rule: str) -> None:
 
 
 def test_measured_errors() -> None:
-    """The relative errors of a normal distribution, which the formats determine."""
+    """The formats determine the relative errors for normally distributed values."""
     x = np.random.default_rng(1).normal(size=1 << 16)
     expected = {"mxfp4": 0.115, "mxfp4:rceil": 0.115, "mxfp4:even": 0.112, "nvfp4": 0.095}
     expected |= {"mxfp6:e2m3": 0.028, "mxfp6:e3m2": 0.054, "mxfp8:e4m3": 0.029, "mxfp8:e4m3:rceil": 0.0265}

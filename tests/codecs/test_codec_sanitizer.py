@@ -1,4 +1,4 @@
-"""Tests of the kernels under address and undefined-behavior sanitizers: hostile and damaged streams, odd pointers."""
+"""Tests of the kernels under address and undefined-behavior sanitizers, with damaged streams and unaligned pointers."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

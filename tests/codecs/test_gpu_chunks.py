@@ -48,9 +48,9 @@ def test_every_kind_of_data(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mpc", "xpk"])
 def test_blocks_wait_for_earlier_blocks(name: str) -> None:
-    """Blocks run on their own threads, and there are more blocks than processors.
+    """Each block runs on its own thread, and there are more blocks than processors.
 
-    Blocks wait, and the bytes do not change.
+    Blocks wait for each other, but the bytes do not change.
     """
     codec, device = compiled(name), EmulatedDevice(multiprocessors=3, workers=6)
     gpu = CudaCodec(codec, device)

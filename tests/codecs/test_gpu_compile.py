@@ -28,7 +28,7 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""Architectures and the CUDA version that compiles for each. CUDA 13 starts at sm_75."""
+"""Architectures, and for each the CUDA version that compiles for it. CUDA 13 starts at sm_75."""
 OLDEST = "sm_70"
 """Architecture of `make test`, which has the fewest registers. `make test-long` compiles for the others."""
 SAMPLED = {"sm_75", "sm_100"}
@@ -91,7 +91,7 @@ CASES: Cases = [
     *((f"as {sent}", values) for values, sent in (*PAIRS, (F32, F32))),
     *(("sum", dtype) for dtype in SUMMED),
 ]
-"""Codecs, conversions by dtype, and sums."""
+"""Kernels to compile: codecs, conversions by dtype, and sums."""
 SAMPLE: Cases = [
     *((name, F32) for name in ("zfp:13", "int8:1024", "int4:256", "sign:1024", "fp8e4m3", "2:4", "mpc", "xpk")),
     *((name, F32) for name in ("int4:16/256:nonuniform:stochastic", "mxfp6:e2m3:even", "nvfp4")),

@@ -118,7 +118,7 @@ def test_subnormal_values_survive() -> None:
 
 
 def test_source_that_cupy_compiles_itself_loses_subnormal_values(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`RawModule(code=...)` has this fault, so the previous test can detect it."""
+    """`RawModule(code=...)` has this fault, so the previous test would detect the fault."""
 
     def module(self: Any, build: device.Build) -> Any:
         return cupy.RawModule(code=f'#include "{build.source}"\n', options=build.options())
@@ -230,7 +230,7 @@ def test_a_stream_of_another_library_outlives_a_cupy_that_destroys_it(
 
 def test_an_array_that_only_dlpack_shows_is_used_after_the_work_that_makes_it(cupy: Any) -> None:
     class Shared:
-        """An array of a library whose current stream writes the array."""
+        """An array that is written on the current stream of the library that owns it."""
 
         def __init__(self, array: Any) -> None:
             self._array, self.__dlpack_device__ = array, array.__dlpack_device__

@@ -66,7 +66,7 @@ def built(request: pytest.FixtureRequest) -> None:
 
 @functools.cache
 def pool(dtype: np.dtype[Any], n: int, seed: int) -> Array:
-    """Return segments of 173 values: some calm, some wild, and some with non-finite values."""
+    """Return segments of 173 values: some vary little, some vary greatly, and some contain non-finite values."""
     calm, wide = bell(n, seed) * 1e-3, np.ldexp(bell(n, seed + 1), integers(n, -140, 120, seed + 2))
     patterns = random_words(n, seed + 3).astype(np.uint32).view(np.float32)  # NaN of every sign and payload, subnormals
     odd = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -1e-45], np.float32)
@@ -235,7 +235,7 @@ def test_planted_faults_are_detected(fault: str, tmp_path: Path) -> None:
 
 
 def reserve(size: int) -> Bytes:
-    """Return zeros that consume memory only where they are written."""
+    """Return zeros that consume memory only where values are written."""
     no_reserve = 0x4000  # Linux
     return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve), np.uint8)
 

@@ -1,7 +1,7 @@
 """Tests that no index, offset or counter overflows with more than 2^31 or 2^32 values.
 
-The values are a small file that is mapped repeatedly, so they need address space but little memory. Only the end has
-its own memory and different values.
+The values are a small file that is mapped repeatedly, so they need address space but little memory. Only the end of the
+array has its own memory and different values.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Tests of the codecs for numcodecs and zarr. If numcodecs is missing, a stand-in replaces its base class."""
+"""Tests of hpcbench's codecs for numcodecs and zarr. If numcodecs is missing, a stand-in replaces its base class."""
 
 import sys
 from collections.abc import Iterator

@@ -209,7 +209,7 @@ def test_beyond_two_to_the_31() -> None:
 
 
 def kept_count(wire: npt.NDArray[np.uint8], n: int) -> int:
-    """Count the kept values from the headers of all chunks."""
+    """Return the number of sent values according to the headers of all chunks."""
     starts = wire[: 8 * ((n - 1) // CHUNK)].view("<u8")
     heads = starts.nbytes + np.append(np.uint64(0), starts).astype(np.int64)
     return int(sum(wire[at : at + 4].view(np.uint32)[0] for at in heads))

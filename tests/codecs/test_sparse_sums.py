@@ -1,4 +1,4 @@
-"""Tests of omitted and added values in sparse codecs: error bounds, residuals, accumulation and hops."""
+"""Tests of values that sparse codecs omit or add: error bounds, residuals, accumulation and hops."""
 
 from typing import Any
 

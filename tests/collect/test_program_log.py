@@ -1,4 +1,4 @@
-"""Tests of user program logs in a study: hpcbench's events, and the program's own lines with their time stamps."""
+"""Tests of logs of a study's program: hpcbench's events, and the program's own lines with their time stamps."""
 
 from pathlib import Path
 

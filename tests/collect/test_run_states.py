@@ -54,7 +54,7 @@ def directory(root: Path) -> Path:
 
 
 def edit_log(root: Path, keep: int, tail: str = "") -> None:
-    """Keep the first `keep` lines of the log, followed by `tail`."""
+    """Truncate the log to its first `keep` lines, and append `tail`."""
     path = directory(root) / "log.txt"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:keep]) + tail)

@@ -1,4 +1,4 @@
-"""Tests of the step columns, compared with the added records."""
+"""Tests that the step columns equal the records that were added."""
 
 from array import array
 

@@ -1,8 +1,8 @@
 """A lazy GPU for tests of collectives, emulated in host memory. No work runs before a wait.
 
 A stream is a list of operations. An event reports incomplete on its first query, and runs all preceding operations on
-the second. If values are read too early, the result is poison. If nothing waits for an operation, the operation never
-runs.
+the second. A result that is read too early contains poison values. If nothing waits for an operation, the operation
+never runs.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ CALLER = 0
 
 
 class Streams:
-    """Pending work by stream."""
+    """Pending work, keyed by stream."""
 
     def __init__(self) -> None:
         self._todo: dict[int, list[Callable[[], object]]] = {CALLER: []}

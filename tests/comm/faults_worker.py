@@ -77,7 +77,7 @@ def in_arrival_order(self, step, posted):
 
 
 def summed(self, step, pairs):
-    """Sum `pairs` instead of the step's parts: some may be missing, or their order may differ."""
+    """Sum `pairs` instead of the step's parts: some parts may be missing, or their order may differ."""
     parts = tuple(part for part, _ in pairs)
     yield from SUM(self, replace(step, receives=parts), [arrival for _, arrival in pairs])
 

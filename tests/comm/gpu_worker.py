@@ -63,7 +63,7 @@ class Host:
 
 
 class Emulated:
-    """Device values that the caller's stream writes late."""
+    """Device values that the caller's stream writes after a delay."""
 
     def __init__(self, accelerator: LazyAccelerator) -> None:
         self.accelerator = accelerator
@@ -116,7 +116,7 @@ def values(n: int, rank: int, dtype: str = "float32") -> np.ndarray:
 
 
 def _relative_difference(host: np.ndarray, device: np.ndarray) -> float:
-    """Return the largest difference of two results divided by the largest value."""
+    """Return the largest difference between two results, divided by the largest value."""
     if host.shape != device.shape:
         return np.inf
     differs = host != device  # equal infinities have no difference
@@ -321,9 +321,10 @@ def halves() -> None:
 
 
 class LazyNccl(Communicator):
-    """Emulation of NCCL on the lazy device. Its operations run over MPI, late and in stream order.
+    """Emulation of NCCL on the lazy device.
 
-    It uses the collectives of the MPI library, so that sums are bitwise identical to the MPI path.
+    Operations run after a delay, in stream order, with the collectives of the MPI library, so that sums are bitwise
+    identical to those of the MPI path.
     """
 
     def __init__(self, comm: MPI.Comm, accelerator: LazyAccelerator) -> None:
@@ -473,7 +474,7 @@ def damaged() -> None:
 
 
 def compare_all(side: Side, chosen: Sequence[tuple[Any, ...]]) -> None:
-    """Compare a device with the host, with no assumptions about the MPI library."""
+    """Compare a device with the host, without assumptions about the MPI library."""
     places, before = Places(), group_of.cache_info().misses
     for case in chosen:
         compare(side, places, False, *case)

@@ -81,7 +81,7 @@ def collectives() -> Iterator[dict[str, Any]]:
 
 
 def exchanges() -> Iterator[dict[str, Any]]:
-    """Check that unencoded values are exact, and that other values were encoded exactly once."""
+    """Check that values sent without encoding are exact, and that all others were encoded exactly once."""
     for name, topology in TOPOLOGIES.items():
         group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
         group.topology = topology
@@ -111,7 +111,7 @@ def exchanges() -> Iterator[dict[str, Any]]:
 
 
 def everyone(group: Group, ch: Channel, case: str) -> dict[str, Any]:
-    """Exchange different numbers of values between rank i and rank j, some below and some above 2000."""
+    """Exchange different numbers of values between rank i and rank j, some below and some above the limit of 2000."""
     rank, topology = group.rank, group.topology
     counts = [[1000 + 1000 * (2 * i + j) // 2 % 2500 for j in range(4)] for i in range(4)]
     inputs = [contribution(i, sum(counts[i]), "float32") for i in range(4)]

@@ -86,7 +86,7 @@ def expected(plan: Plan, values: Sequence[Array]) -> Array:
 def wholes(plan: Plan, outcome: Outcome) -> list[Array]:
     """Return the complete results of all ranks.
 
-    The pieces of a reduce-scatter are concatenated. A reduction to a root has only the root's result.
+    The pieces of a reduce-scatter are concatenated. For a reduction to a root, only the root's result is returned.
     """
     if plan.operation is Operation.REDUCE:
         return [outcome.values[plan.root]]

@@ -202,7 +202,7 @@ class Collectives(Generic[P]):
         Raises
         ------
         StreamError
-            The part does not fit that of another rank.
+            The part does not match that of another rank.
         """
         number = self._counts[rank]
         self._counts[rank] += 1
@@ -216,11 +216,11 @@ class Collectives(Generic[P]):
         return everyone
 
     def can_run(self, everyone: dict[int, P]) -> bool:
-        """Return whether all ranks have reached a collective."""
+        """Return whether all ranks have called a collective."""
         return len(everyone) == self.ranks and all(part.reached for part in everyone.values())
 
     def check(self) -> None:
-        """Raise an error if a collective lacks a rank."""
+        """Raise an error if a rank has not called a collective that other ranks have called."""
         for everyone in self.calls:
             if len(everyone) < self.ranks:
                 lacking = sorted(set(range(self.ranks)) - set(everyone))

@@ -1,6 +1,7 @@
 """A strict model of NCCL and of CUDA streams for the engine's executor, with all ranks in one thread.
 
-Streams, events and the order of accesses are those of `streams`. `StreamError` names both conflicting calls if
+`streams` provides the streams, the events, and the checks of the order of accesses. `StreamError` names both
+conflicting calls if
 
 - two streams access the same memory, one of them writes, and no event orders the accesses;
 - two operations of a communicator are enqueued on streams that no event orders;

@@ -48,7 +48,10 @@ def test_small_messages_go_by_the_library_and_large_ones_through_the_codec(opera
 def test_more_bandwidth_never_makes_compression_more_attractive(
     operation: Operation, size: int, bandwidth: float, more: float, ratio: float, speed: float
 ) -> None:
-    """Links between nodes are at most as fast as those within nodes. Otherwise, the library uses another algorithm."""
+    """Links between nodes are never faster than links within nodes.
+
+    If they were, the library would use another algorithm.
+    """
     codecs = (("int8:256", Speed(speed, speed, 2e-5, ratio)),)
     wide = min(bandwidth * more, SLOW.within.bytes_per_s)
     slower = chosen(1 << size, replace(SLOW, between=Link(2e-5, bandwidth), codecs=codecs), operation)

@@ -1,10 +1,10 @@
 """Tests of the errors of sums over many ranks, by codec and algorithm.
 
 The bounds come from a study of the same algorithms, with other codec implementations and another gradient of the same
-form: 0.3 of a gradient is common to all ranks, and the remainder differs. The errors here may be smaller, because fp16
-has a scale per block, and at most a fifth larger. The exception is fp8e4m3 on a ring of 64 ranks. Scales here are
-powers of two, so all hops round to the same grid, and contributions below a sixteenth of the partial sum vanish at each
-hop. In the study, scales differ between hops, and some of these contributions survive.
+form: 30 % of a gradient is common to all ranks, and the rest differs. The errors here may be smaller, because fp16 has
+a scale per block, and at most a fifth larger. The exception is fp8e4m3 on a ring of 64 ranks. Scales here are powers of
+two, so all hops round to the same grid, and contributions below a sixteenth of the partial sum vanish at each hop. In
+the study, scales differ between hops, and some of these contributions survive.
 """
 
 from functools import lru_cache
@@ -59,7 +59,7 @@ OFTEN = ("zfp:8", "int8:256", "bf16")
 
 
 def tiers(cases):
-    """Return test parameters. The first or only value of each case is a codec."""
+    """Return test parameters. The first value of each case, or its only value, is a codec."""
     return [case if (case if isinstance(case, str) else case[0]) in OFTEN else long_case(case) for case in cases]
 
 

@@ -1,4 +1,4 @@
-"""Tests that planted faults in real ranks, and damaged messages, are detected."""
+"""Tests that faults planted in real ranks and damaged messages are detected."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ CRAY, MVAPICH2 = "MPI VERSION    : CRAY MPICH version 8.1.30", "MVAPICH2 Version
 def library(query_cuda: int | None = None, gpu_query: tuple[int, int] | None = None) -> SimpleNamespace:
     """Return the functions of an MPI library.
 
-    `query_cuda` is the answer of one query, and `gpu_query` is the status and answer of the other.
+    `query_cuda` is the result of one query, and `gpu_query` contains the status and the result of the other query.
     """
     functions = SimpleNamespace()
     if query_cuda is not None:

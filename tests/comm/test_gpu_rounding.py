@@ -1,4 +1,4 @@
-"""Tests of device values that are sent in another dtype: the MPI library's inputs, and the returned values."""
+"""Tests of device values that are sent in another dtype: what the MPI library receives, and what is returned."""
 
 from collections.abc import Callable
 from typing import Any

@@ -26,8 +26,7 @@ ROUNDING = {None: 1e-6, "float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}
 
 
 def sums_in_its_own_order(result: dict[str, Any]) -> bool:
-    """Return whether each piece has a separate reduction, in which the library determines the order of more than two
-    values."""
+    """Return whether each piece is reduced separately, in an order of summands that the library determines."""
     return result["operation"] == "reduce_scatter" and result["algorithm"] == "native"
 
 

@@ -28,7 +28,7 @@ def cases(topologies, sizes=SIZES, slices=(1, 3)):
 
 
 def vectors_sent(operation, algorithm, p) -> int:
-    """Return how many times the vector is sent, summed over all ranks."""
+    """Return how many times all ranks together send the vector."""
     if algorithm is Algorithm.DOUBLING:
         core = 1 << (p.bit_length() - 1)
         levels = core.bit_length() - 1

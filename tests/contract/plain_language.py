@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RULES = {Path(__file__).resolve().with_name(name) for name in ("plain_language.py", "test_plain_language.py")}
-"""Files that contain the phrases because they define and test the rules."""
+"""Files that contain the phrases to avoid, because they define and test the rules."""
 CHECKED = ("hpcbench", "benchmarks", "docs", "studies", "tests", "README.md", "CHANGELOG.md")
 """Directories and pages that must follow every rule."""
 
@@ -59,7 +59,7 @@ _ANY_PHRASE = re.compile(rf"(?<![\w-])(?:{'|'.join(PHRASES)})(?![\w=-])", re.IGN
 """One pattern for all phrases, which quickly skips lines without any phrase."""
 
 STORED_PHRASES = ("a plain cast of all traffic to 16 bits",)
-"""Phrases in stored results from which the documentation extracts figures."""
+"""Phrases in stored results that are allowed because the documentation extracts figures from these results."""
 
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())
 """First words of function names that are verbs, or that begin a predicate."""
@@ -68,7 +68,7 @@ VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split
 NOT_FUNCTIONS = {"property", "cached_property", "setter", "computed_field", "override"} | {
     *("field_validator", "model_validator", "field_serializer", "model_serializer"),
 }
-"""Decorators of methods whose names are nouns, or given by an interface."""
+"""Decorators of methods whose names are nouns or are prescribed by an interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Contents:
 
 @cache
 def read_contents(path: Path) -> Contents:
-    """Read a Python file. The syntax tree is walked once, because that takes most of the time."""
+    """Read a Python file. The syntax tree is walked only once, because walking it takes most of the time."""
     tree = ast.parse(path.read_text("utf-8"))
     contents = Contents([], [], [], [], [])
     for node in ast.walk(tree):

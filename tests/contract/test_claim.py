@@ -1,4 +1,4 @@
-"""Tests that runs do not count as measurements if two scripts claimed the job's directory at the same time."""
+"""Tests that runs are not counted as measurements if two scripts claimed the job's directory at the same time."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ DAY = "2026-01-01T"
 
 
 def claim(job: Path, number: int, start: int, end: int | None) -> None:
-    """Return a claim between two hours. Its end is None if no end was recorded."""
+    """Write a claim that lasts from hour `start` to hour `end`, where None means that no end was recorded."""
     place = job / "claims"
     place.mkdir(parents=True, exist_ok=True)
     content = {"holder": str(number + 6), "process": "1 2 b h", "name": "n", "start": f"{DAY}{start:02d}:00:00Z"}

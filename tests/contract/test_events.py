@@ -1,4 +1,4 @@
-"""Tests of log events. The bytes of their lines are stable, and logs of every version can be read."""
+"""Tests of log events: the bytes of each line are stable, and logs of every version can be read."""
 
 import json
 from dataclasses import fields, replace

@@ -109,7 +109,7 @@ def test_every_nth_layer_has_experts():
 
 
 def test_a_rule_may_name_the_traffic_of_experts():
-    """A rule may be for one pass or both. No rule for tensor parallelism applies."""
+    """A rule may apply to one pass or both. Rules for tensor parallelism do not apply to this traffic."""
     setting = TrafficSettings(Layout(dp=4, ep=2, tp=2), TRAIN)
     there, back = ("EP", "FORWARD", "ACT"), ("EP", "BACKWARD", "GRAD")
     assert {there, back} <= set(list_live_traffic(setting)) and not {there, back} & set(

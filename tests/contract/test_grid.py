@@ -1,4 +1,4 @@
-"""Tests of tensor grids: every block is multiplied with the correct other block and sent to its owner."""
+"""Tests of tensor grids: every block is multiplied by the correct block, and every result is sent to its owner."""
 
 import itertools
 

@@ -1,7 +1,7 @@
 """Tests of the package order: a package imports only packages below it, and modules have no import cycles.
 
-The order follows the flow of data: login node before a run, the run, and the evaluation afterwards. `contract` is near
-the bottom, because both sides of a job script import it.
+The order follows the flow of data, from the login node to the run and then to the evaluation. `contract` is near the
+bottom, because both sides of a job script import it.
 """
 
 import ast
@@ -163,7 +163,7 @@ def test_features_are_connected_in_few_places() -> None:
 
 
 def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
-    """The name of a part decides, because it shows where the part runs."""
+    """Whether a part is needed on a login node follows from its name, which shows where the part runs."""
     names = [name for name in sources() if name.startswith("hpcbench.features.") and {*name.split(".")} & {*LOGIN}]
     assert {"hpcbench.features.prune.traffic", "hpcbench.features.energy.report.table"} < {*names}
     code = (
@@ -175,7 +175,7 @@ def test_parts_of_features_for_login_nodes_need_nothing_heavy() -> None:
 
 
 def test_programs_of_others_need_no_mpi() -> None:
-    """Their environments contain PyTorch (extra `torch`), but neither mpi4py nor CuPy."""
+    """The environments of users' programs contain PyTorch (extra `torch`), but neither mpi4py nor CuPy."""
     names = [name for name in sources() if name.startswith(("hpcbench.programs", "hpcbench.torch"))]
     assert {"hpcbench.programs.intercept", "hpcbench.programs.streamed_group"} < {*names}
     code = f"import sys; sys.modules.update(mpi4py=None, cupy=None); import {', '.join(names)}"
@@ -205,7 +205,7 @@ def test_a_planted_import_is_seen(name: str, line: str, sees: object) -> None:
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
-    """Helpers are imported by their bare names. If two shared a name, only the first would be found."""
+    """Helpers are imported by their bare names. If two helpers had the same name, only the first would be found."""
     tests = Path(__file__).parents[1]
     packages = {path.parent for path in tests.rglob("__init__.py")}
     names = Counter(path.name for path in tests.rglob("*.py") if not packages.intersection(path.parents))

@@ -117,7 +117,7 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
 
 
 def reasons() -> set[str]:
-    """Return the fixed text of all reasons in the source of the rules."""
+    """Return the constant text of every reason in the source code of the rules."""
     tree = ast.parse(Path(contract.run_state.__file__).read_text(encoding="utf-8"))
     documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in documents)

@@ -8,7 +8,10 @@ from plain_language import CHECKED, ROOT, check, list_duplicate_types, measure_n
 
 EMPTY_NAMES_AT_MOST = 0.01
 VERBS_AT_LEAST = {"hpcbench": 0.55, "benchmarks": 0.3}
-"""Smallest fraction of functions whose name begins with a verb. The others are domain operators and private nouns."""
+"""Minimum fraction of functions whose names begin with a verb.
+
+The other names are domain operators and private nouns.
+"""
 
 
 @pytest.mark.parametrize("name", CHECKED)

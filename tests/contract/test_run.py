@@ -1,4 +1,7 @@
-"""Tests that a run uses the schemas of a study. A new setting is one field on login node and ranks."""
+"""Tests that a run uses the schemas of a study.
+
+A new setting needs only one field, which the login node and the ranks share.
+"""
 
 import json
 import shutil

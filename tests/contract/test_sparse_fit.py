@@ -1,4 +1,4 @@
-"""Tests that settings that do not fit row-sparse gradients are refused by name, or that the whole gradient is sent."""
+"""Tests of settings that do not fit row-sparse gradients: they are refused by name, or the whole gradient is sent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the submission file, which all commands read with one model."""
+"""Tests of the submission file, which all commands read with the same schema."""
 
 import json
 from pathlib import Path

@@ -68,7 +68,7 @@ def test_no_two_calls_of_a_lane_overlap(bounds: list[tuple[float, float]], track
 
 @pytest.mark.parametrize("drift", [0.0, 1e-4])
 def test_ranks_come_on_the_first_ones_clock(drift: float) -> None:
-    """The second clock is initially 1000 s ahead, and runs too fast."""
+    """The second clock is initially 1000 s ahead and runs too fast."""
 
     def theirs(at: float) -> float:
         return at + 1000 + drift * (at - 10)

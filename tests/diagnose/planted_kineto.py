@@ -51,7 +51,7 @@ def collective(
 
 
 def steps(*bounds: float, first: int = 3) -> list[dict[str, Any]]:
-    """Return the annotations of successive steps between bounds."""
+    """Return annotations of successive steps, which begin and end at the given times."""
     return [
         {
             "ph": "X",
@@ -69,7 +69,8 @@ def steps(*bounds: float, first: int = 3) -> list[dict[str, Any]]:
 def two_steps() -> list[dict[str, Any]]:
     """Return two steps of 1,000 us.
 
-    In each step, DP reduces for 300 us. Computation covers 100 us of this time. For 60 us, TP gathers at the same time.
+    In each step, a DP reduction takes 300 us. Computation covers 100 us of the reduction, and a TP gather overlaps with
+    it for 60 us.
     """
     events = steps(0, 1000, 2000)
     for at in (0, 1000):
@@ -84,7 +85,7 @@ def two_steps() -> list[dict[str, Any]]:
 
 
 def shifted(events: list[dict[str, Any]], by: float) -> list[dict[str, Any]]:
-    """Return events of a clock that is ahead."""
+    """Return the events as recorded by a clock that is ahead."""
     return [{**event, "ts": event["ts"] + by} for event in events]
 
 

@@ -64,7 +64,7 @@ def test_the_timeline_of_the_last_step(tmp_path: Path) -> None:
 
 
 def test_gains_at_other_bandwidths(tmp_path: Path) -> None:
-    """At half the bandwidth, the 300 us of the reduce-scatter become 600 us. Of these, 500 us are exposed."""
+    """At half the bandwidth, the 300 us of the reduce-scatter become 600 us. Of these 600 us, 500 us are exposed."""
     load = row(read(tmp_path, two_steps()), "DP").load
     traced = 8e-3 * load.wire_bytes / load.transfer_us
     free = [gain_at([load], 1000.0, FREE, 500.0, traced * factor) for factor in (1.0, 0.5, 100.0)]
@@ -177,7 +177,7 @@ def test_a_planted_fault_is_detected(
 
 
 def sum_calls(calls: Any) -> Any:
-    """Add the times of calls as if each used the link alone."""
+    """Add the times of calls as if each call had the link to itself."""
     times: Counter[Any] = Counter()
     for label, span in calls:
         times[label] += span.length

@@ -2,8 +2,8 @@
 
 HolisticTraceAnalysis computes the fraction of a rank's communication that computation covers, over a whole trace. It
 uses the same definition as hpcbench, with two differences: it rounds times to whole microseconds unless
-HTA_DISABLE_NS_ROUNDING is set, and rounds its result to 0.01 percentage points. For rank 0 of its own trace of two
-ranks over NCCL 2.17 both give 15.61 %, and 15.14 % with rounded times.
+HTA_DISABLE_NS_ROUNDING is set, and rounds its result to 0.01 percentage points. For rank 0 of the peer's own trace of
+two ranks over NCCL 2.17, both tools report 15.61 %, and 15.14 % with rounded times.
 """
 
 import random

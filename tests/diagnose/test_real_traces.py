@@ -75,7 +75,7 @@ def test_a_pipeline_over_gloo(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_program_without_profiler(tmp_path: Path) -> None:
-    """The steps of an unchanged program are traced from outside."""
+    """The steps of an unchanged program are traced without the program's help."""
     program = Path(__file__).parents[2] / "studies" / "programs" / "gpt_ddp.py"
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, "-m", "hpcbench", "diagnose", "--run", "--directory", str(tmp_path / "traces")]

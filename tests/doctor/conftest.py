@@ -8,7 +8,7 @@ from machine import Machine
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine without scheduler, MPI and GPU, to which a test adds programs. The user's name is root."""
+    """A machine without a scheduler, MPI or a GPU, to which a test adds programs. The user is called root."""
     for name in ("LOADEDMODULES", "MPICH_GPU_SUPPORT_ENABLED", "LMOD_SYSTEM_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "root")

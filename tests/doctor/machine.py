@@ -1,6 +1,6 @@
 """Simulated machines whose commands print text from a file.
 
-The file contains ``$ command`` lines, each above its output.
+The file contains ``$ command`` lines, each followed by its output.
 """
 
 import shlex
@@ -27,7 +27,7 @@ def recorded(name: str) -> dict[str, str]:
 
 
 class Machine:
-    """The only directory on PATH."""
+    """A simulated machine, whose programs are in the only directory on PATH."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         self.directory = directory

@@ -1,5 +1,4 @@
-"""Tests of the drafted site file. The file is valid for all findings, and contains each detected value and no other
-values."""
+"""Tests of the drafted site file, which is valid for all findings and contains every detected value but no others."""
 
 import re
 import string
@@ -104,7 +103,7 @@ _MARKED_GPUS = re.compile(r"# CHECK: sinfo: .*\n(\s*#.*\n)*  gpus: |^  gpus: \d+
 def test_slices_of_gpus_are_not_counted(
     machine: Machine, tmp_path: Path, gres: str, gpus: int, model: str, request_: str
 ) -> None:
-    """Slurm could satisfy a request without a model with slices."""
+    """If a request names no GPU model, Slurm could satisfy it with MIG slices."""
     machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
     text = draft()
     site = site_of(text, tmp_path)

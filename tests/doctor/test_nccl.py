@@ -38,7 +38,7 @@ def site(**changes: Any) -> Site:
 def check(
     monkeypatch: pytest.MonkeyPatch, out: str = "", err: str = "", status: int | None = 0, **changes: Any
 ) -> dict[str, Any]:
-    """Run the check with ranks that print this."""
+    """Run the check with ranks that print `out` and `err`."""
     started = []
 
     @contextmanager

@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "lose": ("job",),
     "no_exit_code": ("job",),
 }
-"""Kinds of faults, with the arguments that each needs."""
+"""Kinds of faults, with the arguments that each kind requires."""
 _KILLS = {"host_failure": "host", "preempt": "preempt", "out_of_memory": "memory", "external_kill": "signal"}
 _STEPS = {"suspend": ("SIGSTOP", "stopped by the system"), "resume": ("SIGCONT", "running")}
 

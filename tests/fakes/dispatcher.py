@@ -1,6 +1,7 @@
 """Dispatcher of a fake. It runs the jobs on this machine, and signals and ends them on time.
 
-When its stdin is closed, it ends all its jobs and exits. Therefore, it never outlives the process that started it.
+When its stdin is closed, it ends all its jobs and exits. The dispatcher therefore never outlives the process that
+started it.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Virtual host names. Processes see the name of a fake host, so MPI and programs treat it as a separate machine.
 
-The names require a kernel namespace. If the kernel denies it, every process sees this machine's own name.
+The names require a kernel namespace. If the kernel does not permit a namespace, every process sees this machine's own
+name.
 """
 
 import contextlib

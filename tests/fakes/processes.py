@@ -13,7 +13,7 @@ _SLOWEST_END_S = 30
 
 
 def list_processes(mark: str, *, ranks: bool = True) -> Iterator[int]:
-    """List the ids of the processes with this mark.
+    """List the ids of the processes whose variable has this value (`mark`).
 
     A mark that ends with ``:`` matches all marks that begin with it.
     """

@@ -35,7 +35,7 @@ _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 
 class RefusedError(Exception):
-    """A refusal. The program prints this text on stderr and exits with this status."""
+    """A refused call: the program prints the text on stderr and exits with the status."""
 
     def __init__(self, text: str, status: int = 255) -> None:
         super().__init__(text)
@@ -112,7 +112,7 @@ def _repeat_call(call: Call, copies: int, seconds: float) -> None:
 
 
 def take_faults(store: Store, program: str) -> list[dict[str, Any]]:
-    """Return the faults of this call. Decrement the remaining count of each counted fault."""
+    """Return the faults that apply to this call, and decrement the remaining count of each counted fault."""
     with store.change() as state:
         matching = [fault for fault in state.faults if fault.get("program") == program and fault["job"] is None]
         for fault in matching:

@@ -23,7 +23,7 @@ ALIVE = (RUNNING, STOPPED, SYSTEM_STOPPED)
 MARK = "HPCBENCH_FAKE_JOB"
 """Environment variable that identifies a job's processes."""
 RANK_MARK = "HPCBENCH_FAKE_HOST"
-"""Environment variable of ranks with their simulated host. Signals to the batch script do not reach this host."""
+"""Environment variable with the simulated host of a rank. Signals to the batch script do not reach these ranks."""
 FIND_FAKES = f"import sys; sys.path[:0] = {[str(path) for path in Path(__file__).resolve().parents[1:3]]!r}"
 """Statement that makes a new interpreter find this package and hpcbench in the same checkout."""
 
@@ -72,7 +72,7 @@ class Job:
     plan: list[tuple[float, int, str]] = field(default_factory=list)
     """Future signals: time, signal, and reason."""
     places: dict[str, int] = field(default_factory=dict)
-    """Slots by fake host."""
+    """Number of slots on each fake host."""
     starts: int = 0
     events: list[tuple[float, str]] = field(default_factory=list)
 
@@ -95,7 +95,7 @@ class State:
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def is_full(self, queue: str, more: int, config: "Config") -> bool:
-        """Return whether a user's queue limit excludes `more` further jobs."""
+        """Return whether the queue's limit per user excludes `more` further jobs."""
         alive = [job.queue for job in self.jobs if job.state not in ENDED]
         bounds = ((config.max_submitted, len(alive)), (config.queues[queue].get("max_submitted"), alive.count(queue)))
         return any(most and have + more > most for most, have in bounds)

@@ -1,4 +1,4 @@
-"""Tests of limits, kills and failed hosts with the fake LSF: job reactions, and states in `status` and `report`."""
+"""Tests of limits, kills and failed hosts with the fake LSF: reactions of jobs, and states in `status` and `report`."""
 
 from collections.abc import Callable
 

@@ -61,7 +61,7 @@ def say(**fields: object) -> None:
 def attention() -> None:
     """Check all methods against dense attention.
 
-    All group sizes are checked, with and without a causal mask, with MPI's collectives and with hpcbench's.
+    All group sizes are checked, with and without a causal mask, and with the collectives of MPI and of hpcbench.
     """
     for group in groups():
         overlap = group._own.progress.background

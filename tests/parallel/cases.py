@@ -40,13 +40,13 @@ EXACT_FEEDBACK = NamedScheme(
     default="none",
     rules=[Rule(dimension="DP", codec="mpc", feedback=True)],
 )
-"""Error feedback of a codec without error."""
+"""Scheme with error feedback for a lossless codec."""
 
 NAMED: dict[str, dict[str, Any]] = {
     "model": {model.name: model for model in (NEOX, GPT2)},
     "scheme": {scheme.name: scheme for scheme in (BASELINE, IDENTITY, NAIVE_MPC, HYBRID, INT8, SIGNS, EXACT_FEEDBACK)},
 }
-"""Values that settings refer to by name."""
+"""Models and schemes that settings refer to by name."""
 
 LOSSY = ("zhybrid-16-8", "naive-int8", "sign-feedback")
 
@@ -216,7 +216,10 @@ PLACES: list[Case] = [
 ]
 WHOLE = PLACES[-1]
 TWO_LAYERS: Case = {"model.layers": 2}
-"""Models with one layer per stage. Both layers have the same settings. The grid contains larger models."""
+"""Settings of models with one layer per stage.
+
+Both layers have the same settings. The case grid contains larger models.
+"""
 PADDED: Case = {"layout.dp": 2, "layout.tp": 4, "train.bucket_mb": UNFUSED}
 """A codec block that contains both parameter values and padding."""
 
@@ -264,7 +267,7 @@ def lossless() -> Iterator[Comparison]:
 
 
 def lossy() -> Iterator[Comparison]:
-    """Yield lossy schemes. Their errors are large, but replicas are identical."""
+    """Yield lossy schemes, which cause large errors but keep replicas identical."""
     by_positions = {"layout.dp": 2, "layout.tp": 2, "train.sequence_parallel": True}
     for place in (WHOLE, PADDED, by_positions):
         for model in NAMED["model"]:
@@ -274,7 +277,7 @@ def lossy() -> Iterator[Comparison]:
 
 
 def overlapped() -> Iterator[Comparison]:
-    """Compare gradient reduction during the backward pass with reduction after it."""
+    """Compare gradient reduction during the backward pass with reduction after the pass."""
     for model, scheme in (("neox", "baseline"), ("gpt2", "zhybrid-16-8"), ("neox", "sign-feedback")):
         common = {"model": model, **TWO_LAYERS, "scheme": scheme, "train.precision": "fp32", **WHOLE}
         yield Comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})

@@ -130,7 +130,7 @@ def faulty_contexts() -> Iterator[Comparison]:
 
 
 def others() -> Iterator[Comparison]:
-    """Yield all these cases, so that the ranks start only once."""
+    """Yield the cases of several suites, so that the ranks start only once for all of them."""
     for suite in (grid_contexts, lossless_contexts, lossy_contexts, bit_equal_contexts, faulty_contexts):
         yield from suite()
 

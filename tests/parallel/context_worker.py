@@ -1,4 +1,7 @@
-"""Worker that compares small context-parallel models with one process. The worker prints one JSON line per case."""
+"""Worker that compares small context-parallel models to models in one process.
+
+The worker prints one JSON line per case.
+"""
 
 import sys
 from unittest.mock import patch

@@ -15,7 +15,7 @@ from hpcbench.predict.calls import StepCalls
 class Routed(NamedTuple):
     """Token rows that one rank processed in a step, over all expert layers and micro-batches.
 
-    A forward and a backward pass count once. Recomputation is not counted.
+    A row is counted once for a forward pass and its backward pass. Recomputation is not counted.
     """
 
     sent: int
@@ -80,7 +80,7 @@ class CountedCalls(StepCalls):
                 yield PredictedCall(("TP", phase, kind), "all-reduce", routed.computed * hidden, width, "tp"), times
 
     def _list_rows(self, rows: SentRows, reduction: PredictedCall, width: int) -> Iterator[RepeatedCall]:
-        """List the messages of rows. Their numbers are exchanged for every reduction."""
+        """List the messages that contain rows. The numbers of rows are exchanged for every reduction."""
         exact, replicas, group = ("EXACT", "BACKWARD", "GRAD"), self._layout.replicas, reduction.group
         times = self.micro_batches if self._train.zero >= 2 else 1
         counts = replicas if rows.gathered else replicas**2
@@ -93,7 +93,7 @@ class CountedCalls(StepCalls):
 def count_counted_bytes(
     model: Model, train: Train, layout: Layout, rank: int, *, routed: Routed | None = None, rows: SentRows | None = None
 ) -> dict[Traffic, int]:
-    """Count the bytes that one rank sends in a step, as `count_step_bytes` does, from counted rows."""
+    """Count the bytes that one rank sends in a step, like `count_step_bytes` but based on counted rows."""
     calls = CountedCalls(model, train, layout, rank, routed=routed, rows=rows)
     sent = Counter[Traffic]()
     for call, times in calls.list_all():

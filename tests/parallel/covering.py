@@ -68,7 +68,7 @@ def cover_sample(
     together: Sequence[Sequence[str]] = (),
     pairs: Sequence[tuple[str, str]] | None = None,
 ) -> list[Case]:
-    """Cover the combinations of values, with each case completed by `fills` random draws of `free`."""
+    """Cover the combinations of values. Each case is completed with `fills` random draws of `free`."""
     chance, choices = Random(seed), every_case(free, lambda case: True)
     pool = [{**case, **fill} for case in cases for fill in chance.sample(choices, fills)]
     return cover(pool, together, pairs)

@@ -1,7 +1,8 @@
 """Single-process simulator of delayed updates.
 
 Each micro-batch's gradient is computed with the weight version that the schedule specifies. The simulator has no stages
-and sends no activations. A version is the number of updates before a forward pass, derived from the order of work.
+and sends no activations. The number of a weight version is the number of updates before the forward pass, derived from
+the order of work.
 """
 
 from collections.abc import Callable, Iterator

@@ -37,7 +37,7 @@ def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
 
 
 def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
-    """Compute the operations beyond a dense model, from the formulas and the number of accepted choices."""
+    """Compute the operations that a dense model does not need, from the formulas and the number of accepted choices."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
     experts = experts._replace(kept_rows=kept_tokens / run.train.global_batch / experts.layers)

@@ -109,7 +109,7 @@ def batch_samples(settings: Case) -> Case:
 
 
 def make_comparison(settings: Case, against: Case | None = None, fault: str | None = None) -> Comparison:
-    """Compare a run with experts with a reference, by default a run in one process."""
+    """Compare a run that has experts with a reference, by default a run in one process."""
     settings = batch_samples(settings)
     if against is None:
         return Comparison(settings, one_process(settings), fault)
@@ -118,7 +118,7 @@ def make_comparison(settings: Case, against: Case | None = None, fault: str | No
 
 @cache
 def experts() -> list[Comparison]:
-    """Compare every layout with one process, in fp64."""
+    """Compare every layout with training in one process, in fp64."""
     return [make_comparison(case) for case in places()]
 
 
@@ -144,7 +144,7 @@ def lossy_experts() -> Iterator[Comparison]:
 
 
 def overlapped_experts() -> Iterator[Comparison]:
-    """Compare transfers that overlap with the shared expert with blocking transfers."""
+    """Compare blocking transfers with transfers that overlap with the shared expert."""
     common = {**MODEL, "model.experts": "probable", "layout.dp": 2, "layout.ep": 2, "scheme": "identity"}
     yield make_comparison({**common, "train.overlap": True}, {**common, "train.overlap": False})
 

@@ -121,7 +121,7 @@ def first_experts_everywhere() -> Patch:
 
 
 def gradients_in_another_order() -> Patch:
-    """Row gradients are sent in an order that differs from the order of the received rows."""
+    """The gradients of rows are sent in an order that differs from the order of the received rows."""
     begin = travel.Move.begin
 
     def faulty(self: travel.Move, x: Tensor, counts: travel.Counts, channel: Any) -> None:
@@ -150,7 +150,7 @@ def expert_sum_left_out() -> Patch:
 
 
 def shares_of_the_own_positions() -> Patch:
-    """The balance loss uses the expert shares of the rank's own positions instead of the full sample."""
+    """The balance loss uses the expert shares of the rank's own positions instead of those of the full sample."""
     return patch.object(WholeShares, "__call__", lambda self, expert, count: routing.own_shares(expert, count))
 
 

@@ -1,4 +1,7 @@
-"""Worker that compares small models with experts with one process. The worker prints one JSON line per case."""
+"""Worker that compares small parallel models with experts to models in one process.
+
+The worker prints one JSON line per case.
+"""
 
 import json
 import sys
@@ -130,7 +133,7 @@ def drops() -> None:
 
 
 def main(part: str = "") -> None:
-    """Run all scenarios, or the remaining cases, with a single start of the ranks, which takes seconds."""
+    """Run all scenarios, or the remaining cases, with a single start of the ranks, because starts take seconds."""
     comparisons = [comparison for suite in expert_cases.SUITES[part] for comparison in suite()]
     assert len({comparison.name for comparison in comparisons}) == len(comparisons)
     with ExitStack() as patches:

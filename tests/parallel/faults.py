@@ -91,7 +91,7 @@ STAGES = {"layout__dp": 1, "layout__tp": 1}
 
 
 def add_fault(test: str, by: str, **settings: Any) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
-    """Register a fault. In the names of `settings`, two underscores stand for a dot."""
+    """Register a fault. In the keys of `settings`, two underscores stand for a dot."""
 
     def enter(plant: Callable[[], Patch]) -> Callable[[], Patch]:
         named = {name.replace("__", "."): value for name, value in settings.items()}
@@ -355,7 +355,7 @@ def exponentials_left_out() -> Patch:
 
 @add_fault(ONE_PROCESS, "loss", model="gpt2", **TENSOR)
 def target_counted_twice() -> Patch:
-    """The target logit is contributed by two ranks."""
+    """Two ranks contribute the target logit."""
     return statistics(
         lambda local, reduced, op: reduced if op is MPI.MAX else torch.stack((reduced[0], 2 * reduced[1]))
     )
@@ -373,7 +373,7 @@ def rows_off_by_one_rank() -> Patch:
 
 @add_fault(ONE_PROCESS, "gradients", model="gpt2", train__sequence_parallel=True, **TENSOR)
 def summands_left_out() -> Patch:
-    """Norms and biases are updated with the gradients of a rank's own positions."""
+    """Norms and biases are updated with the gradients of a rank's own positions only."""
     return patch.object(Gradients, "_reduce_partial", lambda self: None)
 
 

@@ -2,8 +2,8 @@
 
 Prints JSON lines.
 
-The emulated device is the one from the collective tests. Its streams are lazy, so a missing wait leads to a missing
-result. PyTorch computes immediately, so the caller's stream never has pending work.
+The tests of collectives define the emulated device. Its streams are lazy, so a missing wait leads to a missing result.
+PyTorch computes immediately, so the caller's stream never has pending work.
 """
 
 import io
@@ -54,7 +54,7 @@ INT8 = NamedScheme(name="int8", algorithm="two-shot", default=CODEC)
 
 
 def settings() -> dict[str, tuple[Run, bool]]:
-    """Return runs that cover all training operations, and for each whether MPI accepts device pointers."""
+    """Return runs that cover all training operations, and whether MPI accepts device pointers in each run."""
 
     def run_settings(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
         base = run_of("gpt2" if layout.pp > 1 else "neox", layout, precision="fp32", zero=train.pop("zero", 0))
@@ -205,7 +205,7 @@ def on_standin(*schemes: str) -> None:
 
 
 def accelerator_of_tensors() -> CupyAccelerator:
-    """Return the stand-in's accelerator for host tensors. PyTorch computes immediately, as for `Disguised`."""
+    """Return the stand-in's accelerator for host tensors. As for `Disguised`, PyTorch computes immediately."""
 
     class TensorDevice(CupyDevice):
         def stream(self, stream: Any, array: Any) -> int:

@@ -80,5 +80,5 @@ def attempt(
 
 
 def ask_scheduler(argv: Sequence[str], *, seconds: float | None = None) -> CommandOutcome:
-    """Run a scheduler command with `attempt`, without variables of an enclosing job except ``FLUX_URI``."""
+    """Run a scheduler command with `attempt`. Variables of an enclosing job are removed, except ``FLUX_URI``."""
     return attempt(argv, seconds=seconds, env=plain_environment(keep=("FLUX_URI",)))

@@ -61,7 +61,7 @@ class Flux(JobScheduler):
         return self.choose(_named(name), 1)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of live jobs with these names, with one call per name because Flux accepts only one name."""
+        """Return the ids of live jobs with these names. Each name needs a call, because Flux accepts only one name."""
         return [id for name in names for id, word in _named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

@@ -57,7 +57,7 @@ class Lsf(JobScheduler):
         return self.choose(self._query.named(_plain(name)), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of live jobs with these names, with one call per name because bjobs accepts only one name."""
+        """Return the ids of live jobs with these names. Each name needs a call, because bjobs accepts only one name."""
         items = [item for name in names for item in self._query.named(_plain(name)).items()]
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 

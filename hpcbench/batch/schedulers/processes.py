@@ -1,4 +1,4 @@
-"""Process identification by id and start time, because ids are reused, and termination of process trees."""
+"""Termination of process trees, and identification of processes by id and start time, because ids are reused."""
 
 import os
 import signal

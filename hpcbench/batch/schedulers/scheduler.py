@@ -144,7 +144,7 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
-        """Look up a job by name. Return None if the scheduler does not list it.
+        """Look up a job by name. Return None if the scheduler does not list the job.
 
         Parameters
         ----------
@@ -186,7 +186,9 @@ class JobScheduler(ABC):
 
     @abstractmethod
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """Return the statuses of these ids, with one call for all ids and a second call for unlisted ids.
+        """Return the statuses of these ids.
+
+        One call queries all ids, and a second call queries the ids that were not listed.
 
         Ids unknown to the scheduler are omitted.
 

@@ -59,7 +59,7 @@ def _limits(
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits of the job's quality of service, if unambiguous, then the partition's limits."""
+    """Yield the limits of the job's quality of service, if it is unambiguous, and then the limits of the partition."""
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""

@@ -131,7 +131,7 @@ class SlurmQuery:
 
 
 def _checked(answer: ProgramResult) -> ProgramResult | None:
-    """Return the output of a successful call, or None if the only id is unknown."""
+    """Return the result of a successful call, or None if the call failed because the queried id is unknown."""
     if answer.status == 0:
         return answer
     if _UNKNOWN_ID.search(answer.output):

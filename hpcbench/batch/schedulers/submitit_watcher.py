@@ -16,7 +16,7 @@ from hpcbench.errors import UserError
 _OVER = frozenset(
     {State.COMPLETED, State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.NODE_FAILED, State.CANCELLED}
 )
-"""Final states. Preempted jobs are not final because they may restart, and lost jobs because their state is unknown."""
+"""Final states. Preempted jobs may restart, and the state of lost jobs is unknown, so neither state is final."""
 
 _NAMES = {State.TIMED_OUT: "TIMEOUT", State.NODE_FAILED: "NODE_FAIL"}
 """States with a different name in submitit."""

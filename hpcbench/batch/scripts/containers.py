@@ -27,7 +27,7 @@ class Contained:
 
 @dataclass(frozen=True)
 class ContainerRequest:
-    """A container and the files and variables that must be available inside."""
+    """A container, with the files and variables that must be available inside it."""
 
     container: Container
     site: Site

@@ -12,7 +12,7 @@ _BANNERS = (
     (r"Intel\(R\) MPI Library.*?Version\s+([\d.]+)", "mpich", "Intel MPI"),
     (r"HYDRA build details:\s+Version:\s*([\d.]+)", "mpich", "MPICH (Hydra)"),
 )
-"""Pattern in the output of ``mpiexec --version``, launcher dialect, and library name."""
+"""Patterns in the output of ``mpiexec --version``, each with the launcher dialect and the name of the MPI library."""
 _USUAL = "mpich"
 """Fallback dialect if no launcher is found, or its library is not recognized."""
 

@@ -17,7 +17,7 @@ class Limits:
     """Queue of a job, and its time limits."""
 
     walltime: Duration | None
-    """Walltime. None, which only the local site allows, means no limit."""
+    """Walltime. None means no limit, which is possible only on the local site."""
     queue: str | None
     run_limit: Duration | None
     """Time limit of a run, if the study sets one."""

@@ -40,7 +40,7 @@ IN_PLACE = "_in_place"
 def heading(text: str) -> Heading | None:
     """Return the columns of a heading, or None if the text is not a heading.
 
-    If a column occurs twice, the second one is the in-place result.
+    If a column occurs twice, the second column contains the in-place result.
     """
     if not _HEADING.fullmatch(text.rstrip()):
         return None

@@ -46,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Line:
-    """A kind of log line. It may begin anywhere in a line of the file, because a prefix may precede it."""
+    """A kind of log line. A log line may begin anywhere in a line of the file, because a prefix may precede it."""
 
     head: str
     """Regular expression for the beginning of the line.
@@ -55,7 +55,7 @@ class Line:
     the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the line.
     """
     tail: str = ""
-    """Regular expression for the end of a complete line. It is needed because a truncated number is still a number.
+    """Regular expression for the end of a complete line. A tail is needed because a truncated number is still a number.
 
     Without a tail, the line's `end` marks a complete line, or the head matches the entire line.
     """
@@ -67,7 +67,7 @@ class Line:
     end: str = ""
     """End of a line without a closing mark.
 
-    It must be at the end of the file's line, unless the line was wrapped there.
+    The match must be at the end of a line in the file, unless the line was wrapped there.
     """
     form: str = ""
     """Format of a field: a regular expression with ``{name}`` and ``{value}``."""
@@ -80,7 +80,7 @@ class Line:
     ahead: bool = False
     """Whether a line without a step belongs to the next printed step."""
     counted: bool = False
-    """Whether the parser numbers lines without a step, from 1."""
+    """Whether the parser counts lines without a step, starting at 1, and uses the count as the step number."""
 
     @cached_property
     def begins(self) -> re.Pattern[str]:

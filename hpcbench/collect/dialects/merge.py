@@ -75,7 +75,10 @@ class Merge:
                 earlier.append(mine)
 
     def into(self, log: RunLog) -> None:
-        """Add all records to a log, in line order. Further lines may be read afterwards and added to another log."""
+        """Add all records to a log, in line order.
+
+        More lines may be read afterwards, and all records may be added to another log.
+        """
         total = dict.fromkeys(self.since_last, 0)
         for step, merged in sorted(self._steps.items(), key=lambda item: item[1].order):
             quantities: dict[str, Any] = dict(merged.values)

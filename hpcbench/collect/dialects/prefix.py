@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def split(text: str) -> tuple[int | None, str]:
-    """Split a line into the rank in a prefix, if any, and the text after the prefixes."""
+    """Return the rank that a line's prefixes contain, if any, and the text after the prefixes."""
     rank: int | None = None
     at = 0
     for _ in range(_MOST):

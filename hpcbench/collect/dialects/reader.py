@@ -67,7 +67,7 @@ class DialectReader:
         return log
 
     def so_far(self) -> RunLog:
-        """Return the log of the lines read so far, without a record that may continue on the next line."""
+        """Return the log of the lines read so far. A record that may continue on the next line is left out."""
         log = RunLog(
             self.log.path,
             self.log.dialect,

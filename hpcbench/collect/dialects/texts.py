@@ -7,7 +7,7 @@ from typing import BinaryIO
 from hpcbench.collect.dialects.prefix import plain
 
 LONGEST_LINE = 4 << 20
-"""Maximum length in bytes of a line that is read. Only dumps contain longer lines."""
+"""Maximum length in bytes of a line that is read. Longer lines occur only in dumps."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _PAIRS = r"""(?:['"][^'"{}]{1,80}['"]: [^{}]{1,80}?(?:, |(?=\})))*\}"""
 
 
 def _dictionary(key: str) -> str:
-    """Return an expression for the beginning of a dictionary that contains a key."""
+    """Return a regular expression that matches the beginning of a dictionary with a given key."""
     return rf"""\{{(?=[^{{}}]{{0,4000}}?['"]{key}['"]: )"""
 
 

@@ -20,7 +20,7 @@ class AppliedScheme(Event):
     preload: str | None
     """Path of the library that is loaded first."""
     preload_sha256: str | None
-    """SHA-256 of the library in hexadecimal, or None without a library or if the library could not be read."""
+    """SHA-256 of the library in hexadecimal. None if no library is loaded or the library could not be read."""
     versions: dict[str, Any] | None
     """Versions of PyTorch and of the communication libraries that are installed next to it."""
     modules: tuple[str, ...] | None

@@ -16,14 +16,14 @@ class Configuration(Event):
     parameters: int | None
     """Number of the model's parameters."""
     model_flops_per_sample: float | None
-    """Operations that the model needs for one sequence, without recomputation.
+    """Floating-point operations that the model needs for one sequence, without recomputation.
 
     Experts are counted at their full capacity, because the choices of the router are not known before a step.
     """
     hardware_flops_per_sample: float | None
-    """Operations that are executed for one sequence, including recomputation and unused capacity of experts."""
+    """Floating-point operations executed for one sequence, including recomputation and unused capacity of experts."""
     neox_flops_per_sample: float | None
-    """Operations for one sequence, according to the formula of GPT-NeoX."""
+    """Floating-point operations for one sequence, according to the formula of GPT-NeoX."""
     flops_formulas: dict[str, Any] | None
     """The three formulas in words, keyed by the names ``model``, ``hardware`` and ``neox``."""
     corpus: str | None
@@ -62,7 +62,7 @@ class SparseSwitch(Event):
     computed: float | None
     """Density of touched rows below which sending rows takes fewer bytes.
 
-    If it exceeds 1, rows always take fewer bytes.
+    If the value exceeds 1, rows always take fewer bytes.
     """
     measured: float | None
     """Density up to which sending rows is faster. 0 means that rows are never faster, 1 that they always are."""

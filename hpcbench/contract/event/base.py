@@ -24,8 +24,7 @@ class Event(LogObject):
     NAME: ClassVar[str]
     """The value of the line's first key."""
     line: int = field(default=0, compare=False, metadata={"key": False})
-    """Number of the event's line in the log that it was read from, counted from 1, or 0 if it was not read from a
-    log."""
+    """Line number of the event in its log, starting at 1, or 0 if the event was not read from a log."""
 
     @property
     def name(self) -> str:

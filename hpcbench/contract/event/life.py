@@ -86,6 +86,6 @@ class End(Event):
     steps: int | None
     """Number of completed steps."""
     seconds: float | None = None
-    """Seconds from the preparation of the first step until the end."""
+    """Seconds from the preparation of the first step to the end of the run."""
     reason: str | None = None
     """Reason why the run ended in this state. It is empty if the state needs no explanation."""

@@ -58,7 +58,7 @@ class Rank(LogObject):
     local_rank: int | None
     host: str | None
     machine: str | None = None
-    """Identity of the running kernel, which all virtual hosts and containers of a machine share."""
+    """Identity of the running kernel, which is the same in all virtual hosts and containers of a machine."""
     pid: int | None
     cores: tuple[int, ...] | None
     """Cores that the rank may run on."""

@@ -32,7 +32,7 @@ class ChannelTraffic(LogObject):
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, because it would be slower or a rule of the scheme excludes it."""
+    """Number of calls without the channel's codec, which would be slower or is excluded by a rule of the scheme."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None
@@ -107,7 +107,7 @@ class RowTraffic(Counted):
     switch_density: float | None
     """Density below which rows take fewer bytes than the whole gradient.
 
-    If it exceeds 1, rows always take fewer bytes.
+    If the value exceeds 1, rows always take fewer bytes.
     """
     density: float | None
     """Mean fraction of the rows that a replica touched between two reductions."""

@@ -17,6 +17,6 @@ class MessagesKept(Event):
     bytes: int | None
     """Bytes of the message values in all files."""
     left_out: int | None
-    """Number of selected messages that were dropped because of the limit per step."""
+    """Number of selected messages that were dropped because a step reached its limit."""
     seconds: float | None
     """Time in seconds for writing the files."""

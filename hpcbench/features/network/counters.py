@@ -79,7 +79,7 @@ def _read_interfaces(net_dev: Path, directory: Path) -> dict[str, Reading]:
 
 
 def _is_derived(directory: Path, name: str) -> bool:
-    """Return whether another counter includes the bytes of an interface, or the bytes do not leave the node."""
+    """Return whether the bytes of an interface do not leave the node, or are included in another counter."""
     if name == "lo" or (directory / "bonding").exists() or (directory / "bridge").exists():
         return True
     kind = re.search(r"^DEVTYPE=(\w+)", _read_text(directory / "uevent"), re.MULTILINE)

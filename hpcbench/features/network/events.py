@@ -42,7 +42,7 @@ class NetworkBytes(Counted):
     whole_sent_bytes: int | None = None
     """Bytes sent by all nodes during the whole run of a program, including startup and shutdown."""
     nvlink_bytes: int | None = None
-    """Bytes sent by all GPUs over NVLink, which no other sum includes, or None without NVLink."""
+    """Bytes sent by all GPUs over NVLink (not included in any other sum), or None on systems without NVLink."""
     devices: tuple[DeviceBytes, ...] | None
     problems: tuple[str, ...] | None
     """Missing or unusable counters, with the reasons."""

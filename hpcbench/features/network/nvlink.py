@@ -13,7 +13,7 @@ _UNIT = 1024
 class NvLinks:
     """NVLink counters of all GPUs that are visible to NVML.
 
-    There are no counters without `pynvml`, a driver, or NVLink.
+    There are no counters if `pynvml`, the driver, or NVLink is missing.
     """
 
     def __init__(self) -> None:

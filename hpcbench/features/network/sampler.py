@@ -1,6 +1,7 @@
 """Process that samples the network counters of a node while a program runs.
 
-The process is detached and holds no pipe open, so a launcher does not wait for it. It exits when the program exits.
+The process is detached and holds no pipe open, so a launcher does not wait for it. The sampling process exits when the
+program exits.
 """
 
 import json
@@ -15,7 +16,10 @@ from hpcbench.features.network.nvlink import NvLinks
 
 _INTERVAL_S = 0.25
 _LONG_RUN_S = 600.0
-"""Run time in seconds after which samples are taken less often, because single steps matter less in a long run."""
+"""Run time in seconds after which samples are taken less often.
+
+In a long run, the exact times of single steps matter less.
+"""
 _LONG_INTERVAL_S = 2.0
 
 
@@ -72,7 +76,10 @@ def _find_start(process: int) -> str | None:
 
 
 _MOST_CORES = 0.9
-"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
+"""Fraction of a node's cores above which a job is considered alone on the node.
+
+The fraction is below 1 because sites reserve some cores.
+"""
 
 
 def shares_node() -> bool:

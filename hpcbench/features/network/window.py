@@ -28,7 +28,7 @@ class NodeSamples:
 
     @property
     def last_time(self) -> float:
-        """Time of the last sample, or 0 without samples."""
+        """Time of the last sample, or 0 if there are no samples."""
         return max(self.times, default=0.0)
 
 
@@ -144,7 +144,7 @@ def _count_device(host: str, name: str, kind: str, samples: Sequence[Sample], be
 
 
 def find_problem(samples: Sequence[Sample], begin: float, end: float) -> str | None:
-    """Return the reason why the bytes between two times cannot be computed, or None if they can."""
+    """Return why the bytes sent from `begin` to `end` cannot be computed, or None if they can."""
     if len(samples) < 2 or samples[0][0] > begin:
         return "no sample before the first counted step"
     if samples[-1][0] < end:

@@ -18,7 +18,7 @@ def resolve_pruning(train: Train) -> Prune | None:
 def find_prune_misfit(model: Model, train: Train, tp: int, tensor: str) -> Misfit | None:
     """Return the first violated rule of sparse weights, or None if all rules are met.
 
-    `find_optimizer_misfit` rejects the combination with 1-bit Adam, because the scheme selects the optimizer.
+    The combination with 1-bit Adam is rejected by `find_optimizer_misfit`, because the scheme selects the optimizer.
     """
     prune = resolve_pruning(train)
     if prune is None:

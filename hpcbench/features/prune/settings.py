@@ -87,8 +87,8 @@ class Prune(Feature):
     def compute_fraction(self, updates: int) -> Fraction:
         """Compute the fraction of zeros after `updates` updates (arXiv 1710.01878, section 3).
 
-        The fraction grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``. It changes
-        every `every` updates.
+        The fraction grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``. The
+        fraction changes once per `every` updates.
         """
         begin, end = self._first_and_last()
         sparsity = Fraction(str(self.sparsity))

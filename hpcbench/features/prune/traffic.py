@@ -1,4 +1,4 @@
-"""Predicted traffic of sparse weights: shorter messages, and the calls for the selection of zeros.
+"""Predicted traffic of sparse weights: shorter messages, and the calls that select the zeros.
 
 For pattern 2:4, the settings determine the lengths of all messages. For the other patterns, the settings determine the
 number of zeros of a matrix, but the number of zeros in each rank's part depends on the masks. `Zeros` contains counts
@@ -25,7 +25,7 @@ from hpcbench.predict.call import PredictedCall, RepeatedCall
 _EXACT: Traffic = ("EXACT", "STEP", "OPTIM")
 
 Counted = Sequence[Sequence[int]]
-"""Number of zeros, indexed by bucket (in the order of the gradients) and by replica piece."""
+"""Number of zeros, indexed by bucket (in the order of the gradients) and by the replica that owns the piece."""
 
 
 class Zeros(NamedTuple):
@@ -40,7 +40,7 @@ class Zeros(NamedTuple):
 def list_masked_buckets(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[PredictedBucket, int]]:
-    """Return each bucket of a rank once, with its message length after `updates` updates."""
+    """Return the buckets of a rank, each with its message lengths after `updates` updates and a count of 1."""
     prune = resolve_pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]

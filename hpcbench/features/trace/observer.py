@@ -90,6 +90,9 @@ class TraceObserver(Observer):
 
 
 def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
-    """Return the spans within steps. Reductions for the step line take place after the step and are excluded."""
+    """Return the spans that are within steps.
+
+    Reductions for the step line take place after the step and are excluded.
+    """
     ends = {span.step: span.end for span in spans if span.name == STEP}
     return tuple(span for span in spans if span.begin < ends.get(span.step, 0.0))

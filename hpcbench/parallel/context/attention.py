@@ -32,7 +32,7 @@ class Positions:
     Parameters
     ----------
     mesh
-        Mesh whose ``cp`` group shares the positions. The layout of the mesh selects the method.
+        Mesh. The positions are divided among the ranks of its ``cp`` group. The layout of the mesh selects the method.
     policy
         Policy that provides the channels.
     overlap
@@ -56,7 +56,7 @@ class Positions:
         return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]
 
     def put_into(self, model: Any) -> None:
-        """Make a part of the model use these positions, in its blocks and in its embedding (if present)."""
+        """Set these positions in the blocks, and in the embedding if present, of a part of the model."""
         if self._group is None:
             return
         core = partial(self._attention, ranks=Sharers.of(self._group, self._policy, overlap=self._overlap))

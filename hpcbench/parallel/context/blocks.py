@@ -5,7 +5,7 @@ backward pass recomputes the probabilities of a block from the denominator of th
 PyTorch's fused kernels compute both passes. Dtypes without a fused kernel use matrix products.
 
 Shapes: b samples, a query heads, g key-value heads, n queries, m keys, d features per head. Each key-value head serves
-a/g neighboring query heads.
+a/g consecutive query heads.
 """
 
 import math
@@ -64,7 +64,7 @@ def attend_backward(
     q, k, v, causal
         The arguments of `attend` for this block.
     attended
-        The result of these queries over all keys.
+        The attention result of these queries over all keys.
     """
     groups = k.shape[1]
     by_head = _attend_backward_by_head(gradient, q, repeat_heads(k, q), repeat_heads(v, q), attended, causal=causal)
@@ -100,7 +100,7 @@ def _attend_backward_by_head(
 
 
 _WEIGHTS = 32
-"""The kernel requires rows of weights that are padded to a multiple of this number."""
+"""The kernel requires each row of the log-sum-exp to be padded to a multiple of this number."""
 
 
 def _ops() -> Any:
@@ -139,7 +139,7 @@ def _attend_backward(
 
 
 class Online:
-    """Attention to a growing set of keys. Blocks are merged with their weights in the whole softmax.
+    """Attention to a growing set of keys. Each block is weighted by its share of the whole softmax.
 
     Parameters
     ----------

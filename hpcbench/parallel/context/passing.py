@@ -16,7 +16,7 @@ from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, wire
 
 @dataclass(frozen=True)
 class Sharers:
-    """The ranks that share the positions of samples, with their communication channels.
+    """The ranks among which the positions of samples are divided, with their communication channels.
 
     Attributes
     ----------
@@ -47,8 +47,8 @@ class Sharers:
 def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
     """Yield the rank and the values of every block, starting with this rank's own block, then the previous rank's.
 
-    While the caller processes a block, the block is forwarded and the next block is received. With two buffers, a block
-    is overwritten when the caller requests the second block after it.
+    While the caller processes a block, the block is forwarded and the next block is received. There are two buffers, so
+    a block is overwritten when the caller requests the second block after it.
     """
     group = ranks.group
     relay = Relay()

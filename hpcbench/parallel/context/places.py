@@ -1,6 +1,6 @@
 """Positions of each rank, and the query-key pairs that a rank computes for another rank's block.
 
-In causal attention, a query attends only to earlier keys. If each rank held neighboring positions, the first rank would
+In causal attention, a query attends only to earlier keys. If each rank held consecutive positions, the first rank would
 be idle most of the time. In zig-zag order, the sample is cut into 2p pieces, and rank r holds pieces r and 2p - 1 - r.
 The work is then the same for every pair of ranks (the balanced order of striped and zig-zag ring attention).
 
@@ -18,7 +18,7 @@ Order = Callable[[int, int, int], Tensor]
 
 
 def in_order(positions: int, rank: int, ranks: int) -> Tensor:
-    """Return neighboring positions. Rank r holds the r-th part of the sample."""
+    """Return consecutive positions. Rank r holds the r-th part of the sample."""
     return torch.arange(rank * positions, (rank + 1) * positions)
 
 

@@ -23,7 +23,7 @@ from hpcbench.parallel.context.passing import Sharers
 
 
 def head_attention(q: Tensor, k: Tensor, v: Tensor, ranks: Sharers, *, causal: bool = True) -> Tensor:
-    """Compute the attention of this rank's queries to the keys of all ranks. Each rank holds neighboring positions.
+    """Compute the attention of this rank's queries to the keys of all ranks. Each rank holds consecutive positions.
 
     The shape of queries is [b, a r, m, d]. The shape of keys and values is [b, a, m, d].
     """
@@ -57,7 +57,7 @@ class _Exchange:
 
 
 def _halves(heads: int, ranks: Sharers) -> int:
-    """Return the number of turns of the head exchange."""
+    """Return the number of turns in which heads are exchanged, 1 or 2."""
     return 2 if ranks.overlap and heads // ranks.group.size % 2 == 0 else 1
 
 
@@ -68,7 +68,7 @@ def _by_head(x: Tensor, ranks: int, turns: int) -> Tensor:
 
 
 def _join_positions(parts: Tensor) -> Tensor:
-    """Join all positions of some heads, in order: [p, t, b, g, m, d] -> [t, b, g, s, d]."""
+    """Concatenate the positions of all ranks, in order, for some heads: [p, t, b, g, m, d] -> [t, b, g, s, d]."""
     p, t, b, g, m, d = parts.shape
     return parts.permute(1, 2, 3, 0, 4, 5).reshape(t, b, g, p * m, d)
 

@@ -24,9 +24,10 @@ class Parcels(NamedTuple):
     Attributes
     ----------
     source
-        Index of the choice of each sent row, ``token * k + choice``. Empty rows contain the number of choices.
+        Index of the choice of each sent row, ``token * k + choice``. For an empty row, the index is the number of
+        choices.
     back
-        Index of the sent row of each choice. Dropped choices contain the number of rows.
+        Index of the sent row of each choice. For a dropped choice, the index is the number of rows.
     counts
         Numbers of rows sent to and received from each rank.
     by_expert

@@ -1,4 +1,4 @@
-"""Auxiliary losses of layers, whose gradients are added to the backward pass at the layer itself.
+"""Auxiliary losses of layers. Each layer adds the gradient of its own loss during the backward pass.
 
 The main loss is computed on the last pipeline stage, but layers on all stages have auxiliary losses. A layer passes one
 of its tensors through `add`, which does not change the values. In the backward pass, the auxiliary loss receives the

@@ -103,9 +103,9 @@ def own_shares(expert: Tensor, count: int) -> Tensor:
 def losses(logits: Tensor, expert: Tensor, shares: Shares = own_shares) -> Losses:
     """Compute the router losses from the logits, [b, s, E], and the selected experts, [b, s, k].
 
-    Dropped choices are included. If ranks share the positions of samples, `shares` must return the shares of whole
-    samples. The mean of the ranks' losses is then the loss over all positions, because shares have no gradient and the
-    other factor is a mean over positions.
+    Dropped choices are included. With context parallelism, `shares` must return the shares of whole samples. The mean
+    of the ranks' losses is then the loss over all positions, because shares have no gradient and probabilities are
+    averaged over positions.
     """
     count = logits.shape[-1]
     shares_of_all = shares(expert, count).to(logits.dtype)

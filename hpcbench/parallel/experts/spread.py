@@ -1,9 +1,9 @@
 """Expert parallelism. Tokens are sent to the ranks that hold their experts, and the results are sent back.
 
-The ranks of an expert-parallel group are neighbors in data parallelism. Each rank holds a part of a layer's experts and
+An expert-parallel group consists of consecutive data-parallel ranks. Each rank holds a part of a layer's experts and
 the complete router. Tensor-parallel ranks process the same tokens, and each holds a part of every expert, like a part
-of an MLP. Partial results are summed on the ranks that hold the expert, before the rows are sent back. Ranks that share
-the positions of samples route their own positions and exchange the counts of selected experts.
+of an MLP. Partial results are summed on the ranks that hold the expert, before the rows are sent back. Context-parallel
+ranks route their own positions and exchange the counts of selected experts.
 
 The shared expert is computed while rows are sent to the experts.
 """
@@ -42,12 +42,12 @@ class Layer(Protocol):
 
 
 class WholeShares:
-    """Expert shares over whole samples. Every rank holds the same number of positions.
+    """Function that returns expert shares over whole samples. Every rank holds the same number of positions.
 
     Parameters
     ----------
     group
-        Ranks that share positions.
+        Context-parallel group, whose ranks hold different positions of the same samples.
     exact
         Channel without compression, used for the counts.
     """
@@ -128,7 +128,7 @@ class Spread:
         return [int(count) for count in received]
 
     def _computed(self, rows: Tensor, plan: parcels.Parcels, experts: nn.ModuleDict) -> Tensor:
-        """Compute the results of the received rows, in the order of receipt."""
+        """Compute the results of the received rows, in the order in which the rows arrived."""
         entered = enter(rows.index_select(0, plan.by_expert)[None], self._border)[0]
         layers: list[Any] = list(experts.values())
         pieces = torch.split(entered, plan.experts)
@@ -151,7 +151,7 @@ def joined(results: Tensor, back: Tensor, routing: Routing) -> Tensor:
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
-    """Select rows by index. The index after the last row selects zeros."""
+    """Select rows by index. An index equal to the number of rows selects zeros."""
     return F.pad(rows, (0, 0, 0, 1)).index_select(0, index)
 
 

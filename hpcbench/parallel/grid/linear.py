@@ -34,7 +34,7 @@ class GridLinear(nn.Module):
         self._next: list[GridLinear] = []  # in a list, because PyTorch would register a module attribute as a submodule
 
     def followed_by(self, layer: "GridLinear") -> None:
-        """Gather the weight of the given next layer during the multiplication of this layer."""
+        """Make this layer gather the weight of the given next layer while it computes its own product."""
         self._next = [layer]
 
     def forward(self, x: Tensor) -> Tensor:

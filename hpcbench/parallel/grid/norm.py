@@ -1,4 +1,6 @@
-"""LayerNorm and RMSNorm on features that an axis cuts. Statistics are merged without compression over the axis.
+"""LayerNorm and RMSNorm of features that are divided along an axis of the grid.
+
+Statistics are merged without compression over the axis.
 
 Each rank computes the mean of its own features and the sum of squared deviations from this mean. The method of Chan,
 Golub and LeVeque (1983) merges these statistics without the cancellation that occurs in the difference of the mean
@@ -18,7 +20,7 @@ from hpcbench.parallel.regions import all_reduce
 
 
 class GridNorm(nn.Module):
-    """Norm of the residual stream, [b, s, h]. Weight and bias, [h], are cut like the features."""
+    """Normalization layer for the residual stream, [b, s, h]. Weight and bias, [h], are cut like the features."""
 
     def __init__(self, plain: nn.LayerNorm | nn.RMSNorm, word: str, lines: Lines) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Token embedding and learned position embedding on a tensor grid.
 
-A token look-up is the product of a one-hot row with the table and works like other products. The one-hot rows are never
-sent, because every rank has the tokens. Shapes: b samples, s positions, h features, V vocabulary entries.
+A token look-up is the product of a one-hot row with the table and is computed like other products. The one-hot rows are
+never sent, because every rank has the tokens. Shapes: b samples, s positions, h features, V vocabulary entries.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from hpcbench.parallel.vocabulary import locate
 
 
 class GridVocabulary(nn.Module):
-    """Token embedding whose rank holds a part of the table, [V, h].
+    """Token embedding whose table, [V, h], is divided among the ranks.
 
     Each rank receives all tokens, [b, s]. The result is cut like the residual stream.
     """

@@ -17,8 +17,8 @@ class Rows(NamedTuple):
 def add_rows(table: Tensor, everyones: Sequence[Rows]) -> None:
     """Set the rows of a table to the sums of the rows of all ranks.
 
-    Rows are added in rank order, as in an all-reduce with direct exchange. A row that a rank does not have counts as
-    zeros. Adding these zeros changes only the sign of zeros (-0.0 + 0.0 is +0.0).
+    Rows are added in rank order, as in an all-reduce with direct exchange. A row that a rank does not have is treated
+    as a row of zeros. Adding these zeros changes only the sign of zeros (-0.0 + 0.0 is +0.0).
 
     Parameters
     ----------

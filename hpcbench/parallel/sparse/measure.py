@@ -1,8 +1,8 @@
 """Measurement of the density below which sending rows is faster than sending the whole gradient of a table.
 
 The measurement takes place before step 1. The ranks send a gradient of the actual length with both methods. Times
-differ between ranks, and ranks that select different methods would deadlock. Therefore all ranks use the maximum over
-all ranks.
+differ between ranks, and ranks that select different methods would deadlock. Therefore all ranks use the maximum times
+over all ranks.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ class Switch(NamedTuple):
     measured: float
     """Density up to which sending rows is faster (see `crossing`)."""
     whole_s: float
-    """Time in seconds for sending the whole gradient."""
+    """Time in seconds to send the whole gradient."""
     densities: tuple[float, ...]
     """Measured densities."""
     rows_s: tuple[float, ...]
-    """Time in seconds for sending rows at each density."""
+    """Time in seconds to send rows, at each density."""
 
 
 def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact: Channel, clock: Clock) -> Switch:

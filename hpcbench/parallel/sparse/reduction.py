@@ -1,8 +1,8 @@
 """Reduction of an embedding gradient that is sent as touched rows.
 
 At stage 0, each replica sends its rows to all other replicas. With ZeRO, each row is sent only to the owners of its
-values. The replicas first exchange their row counts, so they all select the same method. They send the whole gradient
-if it takes fewer bytes, or if it was measured to be faster. Every replica adds rows in rank order.
+values. The replicas first exchange their row counts, so they all select the same method. The replicas send the whole
+gradient if it takes fewer bytes, or if this was measured to be faster. Every replica adds rows in rank order.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Taken:
     left: int = 0
     """Number of rows sent by this replica, counted once per receiver."""
     saved_bytes: int = 0
-    """Number of bytes that all replicas together saved."""
+    """Number of bytes saved by all replicas together."""
 
 
 class ByRows:
@@ -198,7 +198,7 @@ def _rows_of(gradients: Tensor, ways: Ways, index: Index) -> Tensor:
 
 
 def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tuple[Tensor, Tensor]:
-    """Return the memory of the sums: the values that this rank owns, and the rows that contain these values."""
+    """Return the tensors for the sums: the values that this rank owns, and the rows that contain these values."""
     if gradients is not None:
         return gradients, gradients[: ways.rows * ways.width].view(ways.rows, ways.width)
     table = to_tensor(room((len(mine) * ways.width,), like=piece.bucket.values)).zero_()
@@ -207,7 +207,7 @@ def _home(piece: Piece, ways: Ways, gradients: Tensor | None, mine: range) -> tu
 
 
 def _among(mine: range, index: Index, values: Tensor) -> Rows:
-    """Select the rows within `mine`, and return their positions relative to its start."""
+    """Select the rows within `mine`, with their positions relative to the start of `mine`."""
     start, stop = _within(index, mine)
     places = torch.from_numpy(index[start:stop] - mine.start).long()
     return Rows(places.to(values.device), values[start:stop])

@@ -31,12 +31,11 @@ class Ways:
     length
         Number of values of the whole gradient, including padding.
     wire_bytes
-        Encoded bytes of the whole gradient. If the encoded size depends on the values, these are the bytes before
-        encoding.
+        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes before encoding.
     scattered
         Whether each replica needs only the sum of its own piece (ZeRO stages 1 to 3).
     gathered
-        Whether each replica sends its rows to all other replicas instead of only the owners of the pieces.
+        Whether each replica sends its rows to all other replicas instead of only to the owners of the pieces.
     """
 
     replicas: int
@@ -49,7 +48,7 @@ class Ways:
 
     @property
     def whole_bytes(self) -> int:
-        """Bytes of all replicas for reducing the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
+        """Bytes that all replicas send to reduce the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:
@@ -58,7 +57,7 @@ class Ways:
         return (self.replicas - 1) * counted[0] if self.gathered else sum(counted) - counted[replica]
 
     def rows_bytes(self, counts: Counts) -> int:
-        """Count the bytes of all replicas for sending rows and their indices, rounded up."""
+        """Count the bytes that all replicas send for rows and their indices, rounded up."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 

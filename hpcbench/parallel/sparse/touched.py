@@ -39,7 +39,7 @@ class Touched:
         self._tokens = []
 
     def take(self) -> Index:
-        """Return the rows since the last call, in ascending order.
+        """Return the rows recorded since the last call, in ascending order.
 
         The indices are relative to the first row that this rank holds.
         """

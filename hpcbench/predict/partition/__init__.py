@@ -1,1 +1,1 @@
-"""Partition of a model into stages and replicas with the least time per micro-batch."""
+"""Partition of a model into stages and replicas that minimizes the time per micro-batch."""

@@ -2,8 +2,8 @@
 
 The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
 
-- A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. Its replicas take turns, and the
-  gradients of its weights are summed over them.
+- A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. The replicas of a stage take
+turns, and the gradients of its weights are summed over them.
 - A boundary takes ``2 a / B``, for an activation and a gradient.
 
 With a codec, the bytes of a message are multiplied by ``ratio``, and each unencoded byte takes ``codec_s`` additional
@@ -24,15 +24,15 @@ class ChainLayer:
     seconds: float
     """Seconds of the forward and backward passes of one micro-batch."""
     weight_bytes: float = 0.0
-    """Bytes of its gradients in messages."""
+    """Bytes of the layer's gradients in messages."""
     out_bytes: float = 0.0
-    """Bytes that it sends to the next layer for one micro-batch."""
+    """Bytes that the layer sends to the next layer for one micro-batch."""
     kept_bytes: float = 0.0
-    """Bytes of one micro-batch that it keeps until the backward pass."""
+    """Bytes of one micro-batch that the layer keeps until the backward pass."""
     version_bytes: float = 0.0
-    """Bytes of one version of its weights."""
+    """Bytes of one version of the layer's weights."""
     state_bytes: float = 0.0
-    """Bytes of gradients and optimizer state, which exist once."""
+    """Bytes of gradients and optimizer state, which exist only once."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Setting:
 
 
 class LayerChain:
-    """Layers in order, with prefix sums."""
+    """The layers in order, with prefix sums of their properties."""
 
     def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:
@@ -132,6 +132,6 @@ class LayerChain:
         return 2 * setting.activations.time_message(self.layers[j - 1].out_bytes, level.bytes_per_s)
 
     def count_memory(self, i: int, j: int, *, alive: int, versions: int) -> float:
-        """Return the bytes on a rank with layers i to j - 1, `alive` micro-batches and `versions` versions."""
+        """Return a rank's bytes for layers i to j - 1, with `alive` micro-batches and `versions` weight versions."""
         activations = alive * (self.activations[j] - self.activations[i])
         return activations + versions * (self.versions[j] - self.versions[i]) + self.states[j] - self.states[i]

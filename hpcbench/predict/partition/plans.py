@@ -31,13 +31,13 @@ class EvenPlan:
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans for one cell and scheme. Ranks are tensor groups; `free` is None if no cut fits."""
+    """The plans for one cell and scheme. Each rank stands for a tensor-parallel group."""
 
     cell: str
     scheme: str
     ranks: int
     free: tuple[tuple[int, int], ...] | None
-    """Layers and replicas of each stage, first to last."""
+    """Numbers of layers and replicas of each stage, from first to last, or None if no cut fits."""
     free_samples_per_s: float
     even: tuple[EvenPlan, ...]
     """Best layout for each number of stages, fastest first."""
@@ -82,7 +82,7 @@ def _list_shapes(workload: Workload, setting: Setting) -> Iterator[tuple[int, in
 
 
 def _count_micro_batches(workload: Workload, dp: int) -> int:
-    """Return the number of micro-batches of a replica in a step, or 0 if `dp` replicas cannot share the batch."""
+    """Return the number of micro-batches of a replica in a step, or 0 if `dp` does not divide the batch."""
     part = workload.train.micro_batch * dp
     return 0 if workload.train.global_batch % part else workload.train.global_batch // part
 
@@ -132,7 +132,7 @@ def _list_lengths(cut: PipelineCut) -> tuple[int, ...]:
 
 
 def describe_plans(plans_of_cells: Sequence[Plans]) -> list[str]:
-    """Describe the plans in sentences, with the lines of a study."""
+    """Describe the plans in sentences, with the corresponding lines of a study file."""
     lines: list[str] = []
     for plans in plans_of_cells:
         name = " ".join(part for part in (plans.scheme, f"({plans.cell})" if plans.cell else "") if part)

@@ -56,7 +56,7 @@ def make_setting(
 ) -> Setting:
     """Return the links, codecs and memory of a run that sums gradients after `micro_batches` micro-batches.
 
-    In the partitioner a rank is a tensor group.
+    In the partitioner, a rank stands for a tensor-parallel group.
     """
     tp, fabric = workload.layout.tp, machine.fabric
     near = max(1, min(workload.ranks_per_node, workload.layout.ranks) // tp)

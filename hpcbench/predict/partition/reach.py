@@ -12,7 +12,7 @@ from hpcbench.predict.partition.chain import LayerChain, Setting
 
 
 def count_versions(ranks: int, behind: float) -> int:
-    """Return the number of versions on a stage: the number of micro-batches between the stage and the end.
+    """Return the number of weight versions on a stage: the micro-batches between the stage and the pipeline's end.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def count_versions(ranks: int, behind: float) -> int:
 
 
 class Reach:
-    """Search for the first layer that the stages of some units can reach.
+    """Search for the first layer that stages on a given number of units can reach.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Reach:
         return self._first[key]
 
     def _extend(self, level: int, j: int, units: int, used: int, behind: float) -> int:
-        """Return the first layer of a stage that ends before layer j, on the first `units` of the `used` last units."""
+        """Return the first layer of a stage that ends before layer j, on the first `units` of the last `used` units."""
         if j == 0:
             return 0
         after = (used - units) * self._below[level] + behind

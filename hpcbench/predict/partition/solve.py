@@ -2,8 +2,9 @@
 
 ``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the minimum time of the slowest stage
 for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. A stage
-that does not fit into the memory of its ranks takes infinite time. The number of versions of a stage equals the number
-of micro-batches between the stage and the end: ``ceil(ranks from the stage to the end / ranks of the stage)``.
+that does not fit into the memory of its ranks takes infinite time. The number of weight versions of a stage equals the
+number of micro-batches between the stage and the end of the pipeline: ``ceil(ranks from the stage to the end / ranks of
+the stage)``.
 """
 
 import math
@@ -37,7 +38,7 @@ class _Best(NamedTuple):
     seconds: float
     split: int
     units: int
-    """Units of the last stage."""
+    """Number of units of the last stage."""
 
 
 _NONE = _Best(math.inf, -1, 0)
@@ -47,7 +48,10 @@ _WIDER = 1.3
 The second search uses the square of this ratio, and so on.
 """
 _SLACK = 1 + 1e-9
-"""Ratio to the best time up to which a split is considered, because sums of floats depend on their order."""
+"""Maximum ratio of a split's time to the best time.
+
+The ratio exceeds 1 because sums of floats depend on their order.
+"""
 
 
 class Solver:
@@ -60,7 +64,7 @@ class Solver:
     setting
         Links, codecs and memory.
     reach
-        Layers that fit into the memory, or None without a limit.
+        Layers that fit into the memory, or None if memory is not limited.
     """
 
     def __init__(self, chain: LayerChain, setting: Setting, reach: Reach | None = None) -> None:
@@ -141,13 +145,13 @@ class Solver:
         return best if math.isfinite(best.seconds) else _NONE
 
     def _count_behind(self, level: int, units: int, behind: float) -> float:
-        """Return the ranks behind the level's first `units` units."""
+        """Return the number of ranks behind the level's first `units` units."""
         return (self._setting.levels[level].units - units) * self._below[level] + behind
 
     def _time_last(
         self, level: int, begins: range, j: int, replicas: int, units: int, behind: float, most: float
     ) -> Iterator[tuple[int, float]]:
-        """Yield candidates for the last stage before layer j: its first layer and its time in seconds.
+        """Yield the candidates for the last stage before layer j, each with its first layer and its time in seconds.
 
         On the lowest level the iteration ends at the first stage that does not fit. On higher levels, a stage that
         takes longer than `most` has infinite time.

@@ -1,4 +1,7 @@
-"""Self-contained HTML page of a document. It needs no network access, and its content is untrusted."""
+"""Self-contained HTML page of a document.
+
+The page needs no network access, and the document's content is treated as untrusted.
+"""
 
 import base64
 import hashlib
@@ -24,7 +27,7 @@ _DIRECTORY = Path(__file__).parent
 _ORDER = ("answer", "figure", "table", "trouble", "notes", "findings")
 """Kinds of blocks, in page order."""
 _OF_TONE = {"bad": ("trouble", "Trouble"), "warning": ("notes", "Notes")}
-"""Kind and heading of sentences, by tone."""
+"""Kind of block and heading of sentences, by tone."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Placed:
     id: str
     kind: str
     heading: str
-    """Heading of the block. It is empty for sentences without a tone."""
+    """Heading of the block, or an empty string for sentences without a tone."""
     drawing: str = ""
 
 
@@ -51,7 +54,7 @@ def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Pla
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of a chapter that are shown together: the untitled blocks at the top, or a folded group of details."""
+    """Blocks of a chapter that are shown together: the untitled blocks at the top, or a collapsed group of details."""
 
     title: str
     id: str
@@ -65,7 +68,7 @@ class BlockGroup:
 
 
 def _arrange(chapter: Chapter, id: str, styles: Stylesheet) -> list[BlockGroup]:
-    """Group the blocks of a chapter. Each group is ordered: answer, plots, tables, trouble, notes."""
+    """Group the blocks of a chapter. The order within each group is: answer, plots, tables, trouble, notes."""
     answer = next(
         (block for block in chapter.blocks if isinstance(block, Sentences) and block.tone not in _OF_TONE), None
     )

@@ -2,7 +2,7 @@
 
 An exception would break `import torch`. The build installs this module next to hpcbench's metadata, outside the
 package. PyTorch can therefore import the module whenever it finds the entry point, even if the package itself cannot be
-imported. The module imports nothing from the package unless the variable of `hpcbench run` is set.
+imported. The module imports nothing from the package unless the environment variable of `hpcbench run` is set.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Replacement of host and user names in a bundle.
 
-Names are replaced where they form a complete word: in logs, scripts, paths and file names. Each name has one
+Names are replaced in logs, scripts, paths and file names, but only where they form a complete word. Each name has one
 replacement, so that a report of the bundle can still distinguish hosts. A name that also occurs as a keyword in the
 files, such as a user called ``data``, is replaced only in paths and addresses.
 """

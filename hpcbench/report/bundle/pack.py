@@ -112,7 +112,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, time: float) -> None:
 
 
 def _list_files(root: Path) -> Iterator[Path]:
-    """Yield files, and directories that are omitted completely."""
+    """Yield all files to consider, and the directories that are omitted with all their files."""
     for directory, below, names in os.walk(root):
         here = Path(directory)
         left_out = [name for name in below if name in _OUT or (here / name).is_symlink()]

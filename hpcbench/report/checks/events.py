@@ -13,7 +13,7 @@ from hpcbench.report.traffic import Unknown, add_bytes, find_window, select_coun
 
 
 def note_resumption(subject: CheckedRun) -> Iterator[str]:
-    """Note a resumption from a checkpoint, and the steps that count."""
+    """Note that a run was resumed from a checkpoint, and which steps its speed is based on."""
     if not subject.log.resumed_from:
         return
     attempt = subject.log.read_event(Start).attempt
@@ -24,7 +24,10 @@ def note_resumption(subject: CheckedRun) -> Iterator[str]:
 
 
 def note_binding(subject: CheckedRun) -> Iterator[str]:
-    """Describe the binding of ranks. Without the run's name, identical notes of all runs are shown once."""
+    """Describe the binding of ranks.
+
+    The notes omit the run's name, so that identical notes of several runs are shown once.
+    """
     yield from map(make_printable, subject.log.read_event(Binding).warnings or ())
 
 
@@ -78,7 +81,7 @@ def _count_more(count: int) -> str:
 
 
 _CLOCK = 1.0
-"""Maximum difference in seconds between a machine's clocks during a run."""
+"""Maximum difference in seconds between two clocks of a machine during a run."""
 
 
 def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
@@ -126,7 +129,7 @@ def check_waiting(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_phases(subject: CheckedRun) -> Iterator[str]:
-    """Check that the phases of each stage add up to the step time."""
+    """Check that each stage's phases add up to the step time."""
     event = subject.log.event(events.PhaseTimes)
     for stage, row in enumerate(read_stages(subject.log) if event else ()):
         phase_sum = sum(row[part] for part in PARTS)

@@ -13,7 +13,7 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Maximum relative difference between a printed and a recomputed value without a note."""
+"""Maximum relative difference between a printed and a recomputed value that is not reported."""
 _DISTINCT = 3
 """Number of distinct values needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200
@@ -60,9 +60,9 @@ class Mismatch:
 def find_mismatch(steps: Steps, relation: Relation, units: Mapping[str, float]) -> Mismatch | None:
     """Return the first step that violates a relation by more than `TOLERANCE` and rounding, or None if no step does.
 
-    `units` maps columns to the unit of their last printed digit. For other columns it is derived from the values. If
-    `expected` is unknown, steps are compared with the median step, because the mean of contradictory values is
-    meaningless. If the log lacks a column, None is returned.
+    `units` maps columns to the unit of their last printed digit. The unit of other columns is derived from their
+    values. If `expected` is unknown, steps are compared with the median step, because the mean of contradictory values
+    is meaningless. The result is also None if the log lacks a column.
     """
     names = [name for name in (relation.printed, relation.times, relation.over) if name is not None]
     figures = steps.aligned(*names)
@@ -173,7 +173,7 @@ class CheckedRun:
         return self.log.dialect == "hpcbench"
 
     def at(self, line: int | None, text: str) -> str:
-        """Format a sentence about a log line or the whole log."""
+        """Format a sentence about one log line or about the whole log."""
         place = make_printable(str(self.log.path) if line is None else self.log.where(line))
         return f"{self.id}: {place}: {text}"
 

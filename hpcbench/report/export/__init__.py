@@ -12,7 +12,7 @@ from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
 VERSION = 9
-"""Schema version. It increases when columns are added, removed, renamed or moved, or change their type or unit."""
+"""Schema version, which increases if columns are added, removed, renamed or moved, or if their type or unit changes."""
 
 Type = Literal["text", "json", "integer", "real"]
 """Column types. ``json`` is text that contains a JSON value, ``integer`` has 64 bits, and ``real`` is a double."""
@@ -75,7 +75,7 @@ def _measured(table: str) -> Iterator[ExportColumn]:
 
 
 _ALSO = {"loss": ", or loss of the evaluation"}
-"""Additional meanings of quantities in evaluation rows."""
+"""Additions to the descriptions of quantities that have another meaning in evaluation rows."""
 QUANTITIES = tuple(
     ExportColumn(quantity.name, quantity.kind, quantity.unit, f"{quantity.meaning}{_ALSO.get(quantity.name, '')}")
     for quantity in step_line.QUANTITIES

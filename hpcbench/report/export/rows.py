@@ -197,7 +197,7 @@ def _parts(
     event: TrafficTotals | PhaseTimes | None,
     parts: Iterable[ChannelTraffic | StageTimes] | None,
 ) -> Iterator[Row]:
-    """Return one row per part of an event that covers several steps."""
+    """Return one row per channel or stage of an event that covers several steps."""
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), locate(run.log.path)

@@ -87,13 +87,13 @@ def _describe_schemes(cell: Cell) -> dict[str, Any]:
 
 
 def read_values(item: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Read attributes and key them by their names in the document. Intervals become objects."""
+    """Return attribute values, keyed by their names in the document. Intervals become objects."""
     values = {name: follow(path)(item) for name, path in names.items()}
     return {name: encode_interval(value) if isinstance(value, Interval) else value for name, value in values.items()}
 
 
 def _map_same_names(*names: str, of: str = "") -> dict[str, str]:
-    """Map document names to attribute paths with the same name."""
+    """Map document names to the paths of attributes that have the same names."""
     return {name: f"{of}{name}" for name in names}
 
 

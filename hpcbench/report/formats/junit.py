@@ -74,7 +74,7 @@ def _start_case(
 
 
 def _mark_broken(case: ElementTree.Element, broken: list[ThresholdTest], log: str) -> None:
-    """Add the result of thresholds that are not met. A violation takes precedence over an unknown value."""
+    """Add the result of unmet thresholds. A violated threshold takes precedence over one with an unknown value."""
     broken = sorted(broken, key=lambda test: test.state != "violated")
     if broken:
         kind = "failure" if broken[0].state == "violated" else "error"

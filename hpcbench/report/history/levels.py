@@ -40,10 +40,11 @@ def find_changes(points: Sequence[SubmissionSpeed], tests: int = 1) -> list[Leve
     """Find level changes, in chronological order.
 
     Two kinds of tests are made: submissions before a position against submissions after this position, and each inner
-    span against all other submissions. They use Student's t with a pooled variance, because one side may contain a
+    span against all other submissions. Both use Student's t with a pooled variance, because one side may contain a
     single submission. The smallest p-value is used, after Bonferroni's correction for the number of positions or spans,
-    each at half the level. If significant, the resulting parts are searched recursively. Series of two submissions are
-    compared by their runs (Welch), because the variation between submissions is unknown.
+    each at half the level. If this p-value is significant, the resulting parts of the series are searched recursively.
+    In a series of only two submissions, the runs of both are compared (Welch), because the variation between
+    submissions is unknown.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class SubmissionSpeed:
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the SQLite files among the paths and in directories among the paths.
+    """Return the SQLite files that are named in `paths` or contained in directories named in `paths`.
 
     Raises
     ------
@@ -81,10 +81,10 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list[SubmissionSpeed]]:
-    """Return the points of each series, in chronological order. Runs in several files count once.
+    """Return the points of each series, in chronological order.
 
-    Submissions from different files are distinct even if their directories are equal, because CI jobs often reuse a
-    directory.
+    A run that occurs in several files counts once. Submissions from different files are distinct even if their
+    directory is the same, because CI jobs often reuse a directory.
 
     Raises
     ------

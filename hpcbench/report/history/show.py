@@ -66,7 +66,7 @@ class History(Results):
     series
         All series.
     limit
-        Fractional speed loss that is reported as a failure. With None, no failure is reported.
+        Fractional speed loss that is reported as a failure. If it is None, no failure is reported.
     """
 
     series: Sequence[SpeedSeries]
@@ -123,7 +123,7 @@ class History(Results):
 
 
 def make_history(points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None) -> History:
-    """Return the history of all series. Changes are tested jointly over the series."""
+    """Return the history of all series, whose changes are tested jointly."""
     return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit)
 
 
@@ -151,12 +151,12 @@ def show_history(
 
 
 def parse_percent(text: str) -> float:
-    """Return a fraction from text such as ``5%``, ``5 %`` or ``0.05``.
+    """Parse a fraction from text such as ``5%``, ``5 %`` or ``0.05``.
 
     Raises
     ------
     UserError
-        If the text is not a number or not between 0 and 100 %.
+        If the text is not a number, or if the number is not between 0 and 100 %.
     """
     clean = text.strip()
     try:

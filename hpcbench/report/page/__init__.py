@@ -13,7 +13,7 @@ from hpcbench.report.provenance import gather_provenance, list_some
 def write(document: Document, submissions: Sequence[Submission], directory: Path | None = None) -> str:
     """Return a report as HTML, including provenance of the submissions and cited lines.
 
-    Files below `directory` (the directory of the page, None if unknown) are linked.
+    The page links to files below `directory`, the directory of the page (None if unknown).
     """
     origins = [gather_provenance(submission) for submission in submissions]
     citations = Citations(submissions, directory)

@@ -35,7 +35,7 @@ class RawLine:
 
 
 class Citations:
-    """Citations of a page. They turn locations like ``file:line`` into links, and collect the linked lines.
+    """Citations of a page: turns locations like ``file:line`` into links, and collects the linked lines.
 
     `directory` is the directory of the page, or None if unknown.
     """
@@ -70,7 +70,10 @@ class Citations:
         return "./" + quote(os.fsencode(inside.as_posix())) if path.is_file() else ""  # names need not be valid UTF-8
 
     def target(self, source: str) -> str:
-        """Return a link to a location: to the line quoted in the page, or to the file. The link may be empty."""
+        """Return a link to a location: to the line quoted in the page or, if the line is not quoted, to the file.
+
+        The link may be empty.
+        """
         path, number = _split_place(source)
         anchor = self._find_anchor(path, number) if number is not None else ""
         return f"#{anchor}" if anchor else self.href(Path(path))

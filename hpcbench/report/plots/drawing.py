@@ -1,4 +1,4 @@
-"""Common elements of figures: panels, lists with a line per scheme, bands over repeats."""
+"""Common elements of figures: panels, lists with one line per scheme, and bands over repeats."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ def list_compared(cell: Cell) -> list[SchemeRow]:
 
 
 def write_heading(row: SchemeRow) -> str:
-    """Return the heading of a scheme's panel: the name, with the remark below."""
+    """Return the heading of a scheme's panel: the name, with the remark on the next line."""
     return "\n".join(filter(None, (name(row.scheme), remark(row))))
 
 
@@ -102,8 +102,8 @@ class NamedLines:
 def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: float = _LINE) -> "list[Axes]":
     """Create axes with a shared x scale. A group's names are placed at y = 0, 1, 2 ... from the top.
 
-    `room` is the height above and below the lines in inches, `line` the height of each line. Lines are taller if a name
-    has a remark.
+    `room` is the height above and below the lines and `line` the height of each line, both in inches. Lines are taller
+    if any name has a remark.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]
@@ -129,7 +129,7 @@ def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: floa
 def list_schemes(
     fig: Any, cells: Sequence[tuple[Cell, Sequence[SchemeRow]]], *, room: float, line: float = _LINE
 ) -> "list[Axes]":
-    """Create axes with one line per scheme of each cell, see `list_axes`. The baseline's name is bold."""
+    """Create axes with one line per scheme of each cell (see `list_axes`). The baseline's name is bold."""
     groups = [
         NamedLines(
             make_printable(describe_cell(cell.values), 40) if len(cells) > 1 else "",

@@ -1,4 +1,4 @@
-"""Figure of a sweep: the gain of each scheme against the swept number."""
+"""Figure of a sweep: the gain of each scheme as a function of the swept number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDE = 4.0
-"""Ratio of the largest to the smallest value above which the axis is logarithmic."""
+"""The axis is logarithmic if the ratio of the largest to the smallest value exceeds this number."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class _Gain:
 
 
 def find_swept_key(cells: Sequence[Cell]) -> str | None:
-    """Find the numeric key with the most values, or return None if no key has several values that are all numbers."""
+    """Find the numeric key with the most values, or return None if no numeric key has several values."""
     values = {key: {cell.values.get(key) for cell in cells} for cell in cells for key in cell.values}
     numeric = {key: len(of) for key, of in values.items() if len(of) > 1 and all(map(_is_number, of))}
     return max(numeric, key=lambda key: numeric[key], default=None)

@@ -1,4 +1,4 @@
-"""Loss curves of each scheme and the baseline, against steps or time."""
+"""Loss curves of each scheme and the baseline, as functions of steps or time."""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class LossCurve:
 
 
 def list_runs(row: SchemeRow) -> list[Measures]:
-    """List the runs to draw: completed or diverged runs, or if there are none, all runs with a loss."""
+    """List the runs to draw: completed and diverged runs or, if there are none, all runs with a loss."""
     logged = [run for run in row.runs if run.run.log is not None and run.run.log.steps.column("loss")]
     return [run for run in logged if run.run.state in ("completed", "nan")] or logged
 
@@ -182,7 +182,7 @@ def _draw(
 def _compute_limits(curves: Sequence[LossCurve]) -> tuple[float, float]:
     """Compute the limits of the y axis.
 
-    Points in the first tenth of the steps may exceed the limits, because losses fall similarly there for all schemes.
+    Points in the first tenth of the steps may exceed the limits, because these losses fall similarly for all schemes.
     """
     late = [p for curve in curves for p in curve.points[len(curve.points) // 10 :]]
     values = [p.mean for p in late] + [p.mean for curve in curves for p in curve.evaluations]

@@ -1,4 +1,4 @@
-"""Figure of predicted speeds over a node's network bandwidth, with measured speeds at the machine's bandwidth."""
+"""Figure of predicted speeds as a function of node bandwidth, with measured speeds at the machine's bandwidth."""
 
 from typing import Any
 

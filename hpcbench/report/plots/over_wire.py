@@ -1,6 +1,6 @@
-"""Figure of wire savings and message errors: a list, sorted by wire bytes.
+"""Figure of wire savings and message errors, with one row per codec, sorted by wire bytes.
 
-It is not a scatter plot, because codecs often save the same number of bytes, and their markers would overlap.
+In a scatter plot, markers would overlap, because codecs often save the same number of bytes.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Figures of each scheme's speed: relative to the baseline, and per rank against the job size."""
+"""Figures of each scheme's speed: relative to the baseline, and per rank as a function of job size."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 8.0
-"""Ratio of the axis limits above which the axis is logarithmic."""
+"""The axis is logarithmic if the ratio of its limits exceeds this number."""
 
 
 def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:

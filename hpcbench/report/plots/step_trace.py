@@ -17,13 +17,13 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
 
 MOST_SCHEMES, MOST_RANKS = 3, 4
-"""Maximum number of schemes, and of ranks per scheme. More would be illegible."""
+"""Maximum number of schemes, and of ranks per scheme, that remain legible."""
 COLUMNS = 48
 """Number of columns per rank. A step has hundreds of spans, too many to draw individually."""
 _SAMPLES = 50
 """Number of samples per column at which the kind of span is determined."""
 LEAST_SHARE = 0.03
-"""Fraction of a step below which a kind of span would be invisible and is merged into ``other``."""
+"""Kinds of spans below this fraction of a step would be invisible and are merged into ``other``."""
 OTHER = "other"
 SPANS = {
     "forward": COLOURS[5],
@@ -35,7 +35,7 @@ SPANS = {
 }
 """Color of each kind of span, from the bottom to the top of a column.
 
-If spans overlap, the later kind in this list takes precedence.
+If spans overlap, the kind that comes later in this mapping takes precedence.
 """
 _BELOW = {"messages under way": INK, "codec": COLOURS[4]}
 """Colors of concurrent activities, drawn below a rank's columns."""

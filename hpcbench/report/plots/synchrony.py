@@ -77,7 +77,7 @@ def _write_name(arm: Arm) -> str:
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:
-    """Plot one panel per sync mode with stale weights, with bars per scheme, or return None without such a mode."""
+    """Plot one panel of bars per sync mode with stale weights, or return None if there is no such mode."""
     panels: dict[tuple[str, str], list[Arm]] = {}
     for arm in list_arms(cells, submission.plan.criteria.loss_margin):
         if arm.ages and arm.ages.most > 0:

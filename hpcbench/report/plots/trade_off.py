@@ -1,4 +1,4 @@
-"""Figure next to the answer: speed against loss, with the baseline, the loss margin and the Pareto front."""
+"""Figure of speed and loss, shown next to the summary, with the baseline, the loss margin and the Pareto front."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -81,8 +81,8 @@ def _get_place(row: SchemeRow) -> tuple[float, float]:
 def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
     """Connect the schemes on the Pareto front, in the order of their speeds.
 
-    If the scatter is large, a scheme may be slower and worse than others in the figure although none significantly
-    beats it. Such schemes are not connected, so that speed and loss both increase along the line.
+    If the scatter is large, a scheme may be slower and worse than others in the figure although none of them is
+    significantly better. Such schemes are not connected, so that speed and loss both increase along the line.
     """
     unbeaten = compute_front(cell).unbeaten
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
@@ -92,7 +92,7 @@ def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
 
 
 def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the pairs of speed and loss to which no other pair is superior, slowest first."""
+    """Return the pairs of speed and loss that no other pair improves upon, slowest first."""
     optimal: list[tuple[float, float]] = []
     for speed, loss in sorted(places, key=lambda place: (-place[0], place[1])):
         if not optimal or loss < optimal[-1][1]:

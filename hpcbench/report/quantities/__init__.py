@@ -24,9 +24,12 @@ from hpcbench.report.traffic import Unknown
 
 Item = TypeVar("Item")
 Value = float | Unknown | None
-"""Value of a quantity. ``"unknown"`` means that it cannot be computed, None that the log does not contain it."""
+"""Value of a quantity.
+
+``"unknown"`` means that the value cannot be computed, and None that the log does not contain it.
+"""
 Scale = Callable[[Iterable[float | None], bool], DisplayUnit]
-"""Function that chooses the unit for a set of values. The flag indicates that ranks compute on GPUs."""
+"""Function that chooses the unit for a set of values. The flag states whether ranks compute on GPUs."""
 
 
 def _choose_seconds(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
@@ -95,7 +98,7 @@ class Exported:
     event: type[Event] | None = None
     """Log event that contains a run's value under the quantity's key."""
     remark: str = ""
-    """Text that is appended to the meaning."""
+    """Text that is appended to the quantity's description."""
 
     def read(self, log: RunLog, key: str) -> float | None:
         """Read the value from the log's event."""
@@ -130,13 +133,13 @@ class Quantity:
         "work over time",
         "last step",
     ] = ""
-    """Kind of average over a run's steps. It is empty if values are not averaged."""
+    """Kind of average over a run's steps. The text is empty if values are not averaged."""
     over_runs: Average = MEAN
     """How values are averaged over a scheme's runs."""
     better: Literal["", "higher", "lower"] = ""
-    """Direction of better values. It is empty if neither direction is better."""
+    """Whether higher or lower values are better. The text is empty if neither is better."""
     table: str = ""
-    """Name of the table that shows the quantity. It is empty if no table shows it."""
+    """Name of the table that shows the quantity. The text is empty if no table shows it."""
     group: int = 0
     """Column group in the table."""
     exported: Exported | None = None
@@ -201,8 +204,8 @@ def make_fields(
 ) -> list[Field[Item]]:
     """Make columns for quantities, each with an entry function.
 
-    `value` computes the value of a quantity for an item. By default, each column is a separate group, and its unit fits
-    the values. `runs` is True if rows represent runs.
+    `value` computes the value of a quantity for an item. By default, each column forms its own group, and its unit is
+    chosen for its values. `runs` is True if rows represent runs.
     """
 
     def make_field(quantity: Quantity) -> Field[Item]:

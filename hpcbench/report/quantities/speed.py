@@ -24,7 +24,7 @@ _LINE = {quantity.name: quantity for quantity in step_line.QUANTITIES}
 
 
 def _declare_of_line(name: str) -> Quantity:
-    """Declare a step-line quantity. The part of its meaning that applies only to step lines is omitted."""
+    """Declare a step-line quantity, without the part of its description that applies only to step lines."""
     declared = _LINE[name]
     return Quantity(key=name, head=name, unit=declared.unit, meaning=declared.meaning.replace(" so far", ""))
 

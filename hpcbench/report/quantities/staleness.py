@@ -83,7 +83,7 @@ class Ages:
 
 
 def count_ages(log: RunLog) -> Ages | None:
-    """Return the number of gradients of all stages or shards by staleness, from the ``staleness`` event.
+    """Return the number of gradients by staleness, from the ``staleness`` event, over all stages or shards.
 
     The result is None if the event is missing or invalid.
     """
@@ -103,7 +103,7 @@ def _sort_counts(counts: Mapping[int, int]) -> Ages | None:
 
 
 def add_ages(runs: Iterable[Measures]) -> Ages | None:
-    """Sum the gradients by staleness over several runs, or return None if no run counts gradients."""
+    """Add up the gradient counts of several runs by staleness, or return None if no run counts gradients."""
     counts: Counter[int] = Counter()
     for run in runs:
         counts_of_run = run.extract(count_ages)
@@ -116,7 +116,7 @@ _MOST = 8
 
 
 def describe_ages(parts: Mapping[int, float]) -> str:
-    """Describe the shares of gradients by staleness."""
+    """Describe which share of the gradients has which staleness."""
     parts_shown = [f"{age}: {percent(part)}" for age, part in list(parts.items())[:_MOST]]
     older = list(parts.items())[_MOST:]
     if older:

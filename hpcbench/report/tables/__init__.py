@@ -52,7 +52,7 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
 """Builders of tables about all cells."""
 
 METHOD = "method"
-"""Table name that selects the method description and the notes omitted from the top of a chapter."""
+"""Table name that selects the description of the method and the notes that the top of a chapter omits."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "Speed": (
         "speed",

@@ -67,7 +67,7 @@ _TONES: dict[str, Tone] = {"no worse": "good", "better": "good", "worse": "bad"}
 def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of step times, FLOP/s by kind, utilization, and samples and tokens per second.
 
-    Within a cell, these quantities are proportional, so a single comparison with the baseline suffices.
+    Within a cell, these quantities are proportional to each other, so only one is compared with the baseline.
     """
     intervals = {row.scheme: _average_step_time(row) for row in cell.rows}
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
@@ -210,7 +210,7 @@ def _sum_axes(row: SchemeRow) -> list[_Axis]:
 
 
 def count_shares(run: Measures) -> int:
-    """Return steps times ranks, the number of summands in a run's traffic totals."""
+    """Return the number of steps times the number of ranks: a run's traffic totals are sums over both."""
     return len(find_window(run.run.log)) * (run.run.settings.ranks or 0) if run.run.log else 0
 
 

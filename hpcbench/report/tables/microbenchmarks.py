@@ -11,7 +11,7 @@ from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, DisplayUnit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
-"""Quantities for comparing tables. The first quantity that all tables contain is used."""
+"""Quantities for comparing tables, in order of preference. The first one that all tables contain is used."""
 _UNITS = {
     "seconds": DisplayUnit(1e-6, "us"),
     "bytes_per_s": DisplayUnit(1e9, "GB/s"),
@@ -50,7 +50,7 @@ def tabulate_microbenchmarks(tables: Sequence[Microbenchmark]) -> Iterator[Table
 
 @dataclass
 class _Measured:
-    """Merged tables of a file, with the same quantities and different rows."""
+    """Merged tables of a file, which have the same quantities but different rows."""
 
     tables: list[Microbenchmark]
 
@@ -133,7 +133,7 @@ def _make_table(group: Sequence[_Measured], key: str | None) -> Table | None:
 
 
 def _name_files(group: Sequence[_Measured]) -> list[str]:
-    """Name the files. For a file with several tables, the line of the heading is appended."""
+    """Return a name for each file, with the line number of the table's heading if the file has several tables."""
     stems = [measured.path.stem for measured in group]
     lines = [f":{measured.tables[0].line}" if stems.count(measured.path.stem) > 1 else "" for measured in group]
     return [f"{make_printable(stem, NAMES)}{line}" for stem, line in zip(stems, lines, strict=True)]

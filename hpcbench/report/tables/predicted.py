@@ -121,9 +121,9 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
 
 
 def _list_lines(submission: Submission, cell: Cell) -> list[_Line]:
-    """List the lines of a cell. The list is empty if all predictions are assumed.
+    """List the lines of a cell.
 
-    Measurements cannot refute assumed predictions.
+    The list is empty if all predictions are based on assumptions, because measurements cannot refute such predictions.
     """
     predictions = read_predictions(submission.root) if submission.root else {}
     grounded = {

@@ -83,7 +83,7 @@ _COLUMNS = (
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
-"""Speed ratios. Both equal the inverse ratio of step times, because the model and sequence length are fixed."""
+"""Speed ratios. Both are equal to the inverse ratio of step times, because model and sequence length are fixed."""
 
 
 def tabulate_published(
@@ -116,7 +116,7 @@ def tabulate_published(
 
 
 def _group_figures(paper: Paper) -> list[list[Published]]:
-    """Group a paper's values. Speed ratios from the same experiment have a common counterpart."""
+    """Group a paper's values: speed ratios from the same experiment are compared with the same measurement."""
     groups: dict[str, list[Published]] = {}
     for figure in paper.figures:
         ratio = figure.quantity in _RATIOS

@@ -1,4 +1,4 @@
-"""Scaling tables: speed against machine size.
+"""Scaling tables: speed as a function of machine size.
 
 Points are cells that differ only in machine size. A fixed global batch shows strong scaling, a fixed batch per rank
 weak scaling.
@@ -97,7 +97,10 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
 
 
 def has_modes(cells: list[Cell]) -> bool:
-    """Return whether any cell uses tensor parallelism on a grid. In this case each series has a single mode."""
+    """Return whether any cell uses tensor parallelism on a grid.
+
+    In this case, each series contains a single mode of tensor parallelism.
+    """
     return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
 
 
@@ -130,7 +133,10 @@ def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
 
 
 def _group_by_layout(sizes: list[RunSize]) -> list[list[RunSize]]:
-    """Group the sizes by layout, ignoring data parallelism. If all numbers of ranks differ, there is one group."""
+    """Group the sizes by layout, ignoring data parallelism.
+
+    If no two sizes have the same number of ranks, there is one group.
+    """
     if len({size.ranks for size in sizes}) == len(sizes):
         return [sizes]
     groups: dict[str, list[RunSize]] = {}

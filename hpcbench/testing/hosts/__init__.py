@@ -27,19 +27,19 @@ __all__ = ["Hosts", "endless_input", "why_not"]
 
 _HERE = Path(__file__).resolve().parent
 _ENTERED = {"user": "user", "mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc", "pid": "pid_for_children"}
-"""Options of nsenter, and the namespace files to enter."""
+"""Namespaces to enter: option of nsenter, and name of the namespace file."""
 _MAX = 200
 _START = 60.0
 """Maximum startup time of the hosts in seconds. Startup usually takes half a second."""
 _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
-"""Shell command that runs a rank without stdin, because mpiexec's own stdin stays open while it runs."""
+"""Shell command that runs a rank with an empty stdin, because mpiexec's own stdin stays open during the run."""
 
 
 class Hosts:
     """Context manager for virtual hosts ``host1``, ``host2``, ... behind a non-blocking switch.
 
-    A link with a rate limit transfers one packet at a time in each direction. Each packet takes its size divided by
-    the rate, and idle time is not credited. A message therefore takes the time given by
+    A link with a rate limit transfers one packet at a time in each direction. The transfer of a packet takes its size
+    divided by the rate, and idle time is not credited. A message therefore takes the time given by
     :func:`~hpcbench.testing.hosts.rates.seconds_on_link`, plus the latency of an empty message on an unlimited link.
     Links without a limit are as fast as this machine can copy packets, about 10 Gbit/s.
 
@@ -171,7 +171,8 @@ class Hosts:
     ) -> subprocess.CompletedProcess[str]:
         """Run a process on a host, or on the switch if `host` is 0. See :meth:`run`.
 
-        All processes that it leaves behind on any host are killed. Commands from different threads run one at a time.
+        All processes that this process leaves behind on any host are killed. Commands from different threads run one at
+        a time.
         """
         with self._command(host, command, environment, subprocess.PIPE) as process:
             return self._outcome(process, command, timeout)
@@ -247,7 +248,7 @@ class Hosts:
             raise RuntimeError("the virtual hosts do not have their own process namespace")
 
     def _is_ready(self) -> bool:
-        """Block until process 1 responds. Return whether it reported readiness."""
+        """Block until process 1 responds, and return whether it reported that the hosts are ready."""
         output = self._first.stdout if self._first else None
         return bool(output and select.select([output], [], [], _START)[0] and output.readline() == "ready\n")
 

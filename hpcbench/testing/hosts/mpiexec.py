@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcbench.errors import UserError
 
 ONLY_THE_LINKS = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0", "UCX_TLS": "self,sm,tcp"}
-"""Variables that restrict the MPI library to the links, and to shared memory within a host."""
+"""Variables that restrict the MPI library to the links between hosts, and to shared memory within a host."""
 
 
 def mpiexec_line(command: Sequence[str], ranks: int, each: int) -> list[str]:

@@ -41,8 +41,8 @@ def seconds_on_link(nbytes: int, rate: str) -> float:
 def bucket(rate: str | None) -> tuple[str, str, str]:
     """Return rate, burst, and queue size for limit.sh.
 
-    The burst is 1 ms of the rate, so that a late timer does not slow down the link. It is at least the size of a
-    segmentation offload packet, because splitting these packets costs CPU time.
+    The burst is the amount of data sent in 1 ms, so that a late timer does not slow down the link. The burst is at
+    least the size of a segmentation offload packet, because splitting these packets costs CPU time.
     """
     if rate is None:
         return "0", "0", "0"

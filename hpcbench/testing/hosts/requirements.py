@@ -14,7 +14,7 @@ _KERNEL = {
 
 
 def why_not() -> str | None:
-    """Return in one line why this machine does not support virtual hosts, with the remedy, or None if it does."""
+    """Return a one-line reason why this machine does not support virtual hosts, with the remedy, or None if it does."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing:
         packages = "iproute2 util-linux mount hostname"

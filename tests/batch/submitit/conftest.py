@@ -10,7 +10,7 @@ from programs import Programs, end_jobs, small_lsf
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """An empty program directory, first on PATH. Pauses between two attempts take no time."""
+    """An empty program directory that is first on PATH. Pauses between attempts take no time."""
     programs = Programs(tmp_path / "programs")
     monkeypatch.setenv("PATH", f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("hpcbench.batch.schedulers.submit_command.WAITS", (0.0, 0.0, 0.0))
@@ -19,7 +19,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 @pytest.fixture
 def lsf(programs: Programs) -> Iterator[Programs]:
-    """A small LSF that runs jobs."""
+    """A small fake of LSF that runs jobs."""
     small_lsf(programs)
     yield programs
     end_jobs(programs)

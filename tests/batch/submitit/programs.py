@@ -33,7 +33,7 @@ sys.exit("no answer was prepared for " + " ".join(sys.argv))
 
 
 class Programs:
-    """A directory of such programs."""
+    """A directory of programs that record their calls."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -146,7 +146,7 @@ elif name in ("bkill", "brequeue"):
 
 
 def small_lsf(programs: Programs) -> None:
-    """Add programs that accept jobs and run them here immediately. They cover the part of LSF that submitit uses."""
+    """Add programs that accept jobs and run them immediately on this machine, as far as submitit uses LSF."""
     for name in ("bsub", "bjobs", "bkill", "brequeue"):
         path = programs.directory / name
         path.write_text(textwrap.dedent(LSF).format(python=sys.executable), encoding="utf-8")

@@ -17,7 +17,7 @@ LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))
 BY_LINE_END = {
     "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
 }  # fmt: skip
-"""Logs whose lines end with their step or an end mark. A cut line is incomplete."""
+"""Logs whose lines end with their step or with an end mark, so that a cut line is recognized as incomplete."""
 
 Quantities = dict[int, dict[str, float | str]]
 

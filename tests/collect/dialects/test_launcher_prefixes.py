@@ -1,4 +1,4 @@
-"""Tests of logs with launcher and rank prefixes, and with wrapped lines. Complete lines are parsed."""
+"""Tests of logs with launcher and rank prefixes, and with wrapped lines. All complete lines are parsed."""
 
 import textwrap
 

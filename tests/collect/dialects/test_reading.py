@@ -1,4 +1,4 @@
-"""Tests of framework detection in a log, the state of its run, and the log's use in reports."""
+"""Tests of logs of other frameworks: detection of the framework, state of the run, and use in reports."""
 
 import json
 import math

@@ -28,7 +28,7 @@ class Flux:
         return True
 
     def list_variables(self, job: Job, store: Store) -> dict[str, str]:
-        """Return the variables of an instance's first program. FLUX_JOB_ID is for tasks."""
+        """Return the variables of an instance's first program. FLUX_JOB_ID is set only for tasks."""
         return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": format_id(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:

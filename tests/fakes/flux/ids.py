@@ -35,5 +35,5 @@ def parse_id(text: str) -> int:
 
 
 def make_id(count: int) -> int:
-    """Return the id of the n-th job, formed like Flux's: milliseconds in the upper bits."""
+    """Return the id of the n-th job, which contains milliseconds in its upper bits, like the ids of Flux."""
     return (1000 * count) << 24

@@ -122,7 +122,7 @@ def _list_values(job: Job, config: Config, state: State) -> dict[str, Any]:
 
 
 def _format_row(form: str, row: dict[str, Any] | None) -> str:
-    """Return the row in the format, or the header if the row is None."""
+    """Format a row, or the header if the row is None."""
 
     def fill(match: re.Match[str]) -> str:
         name, conversion, spec = match.groups()

@@ -14,7 +14,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that prints errors as the program does."""
+    """A parser that prints errors in the format of the real program."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the call with the program's message."""

@@ -59,7 +59,7 @@ def bsub(call: Call) -> int:
 
 
 def _read_script(call: Call, given: Options, command: list[str]) -> tuple[bytes, Options]:
-    """Return the script to run, and all options. Options in the script apply only if LSF reads them."""
+    """Return the script to run, and all options. Options in the script apply only if LSF reads the script."""
     if not command:
         script = call.read_stdin()
         if not script.strip():
@@ -106,7 +106,7 @@ def _check_requirement(text: str) -> None:
 
 
 def _make_jobs(options: Options, config: Config, state: State) -> list[Job]:
-    """Return the job or the array elements, without numbers yet."""
+    """Return the job or the array elements, to which no numbers have been assigned yet."""
     queue = _get_last(options, "-q") or next(iter(config.queues))
     if queue not in config.queues:
         raise RefusedError(f"{queue}: No such queue. Job not submitted.")

@@ -12,7 +12,7 @@ from fakes.state import ALIVE, DONE, ENDED, EXITED, Job, State
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|(==|!=|<=|>=|<|>)|\"([^\"]*)\"|([A-Za-z_][\w.-]*|\d+(?:\[[\d,-]+\])?))")
 _SYNTAX = "Dependency condition syntax error. Job not submitted."
 Answer = bool | None
-"""The result. None means that the condition can no longer become true."""
+"""Result of a condition. None means that the condition can no longer become true."""
 
 
 def evaluate(condition: str, state: State) -> Answer:

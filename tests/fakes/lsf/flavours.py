@@ -1,4 +1,4 @@
-"""The faked variants of LSF, because sites run different variants."""
+"""Variants of LSF that the fake can imitate, because sites run different variants."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class Flavour:
     fields: bool = True
     """Whether bjobs supports -o."""
     exit_fields: bool = True
-    """Fields of bjobs -o that older versions lack: exit_code, exit_reason, jobindex and similar fields."""
+    """Whether bjobs -o supports exit_code, exit_reason, jobindex and similar fields, which older versions lack."""
     requeue: bool = True
     reasons: bool = True
-    """Whether job histories and reports contain terms such as TERM_RUNLIMIT, and SIGUSR2 is sent at the run limit.
+    """Whether job histories and reports contain terms such as TERM_RUNLIMIT, and jobs receive SIGUSR2 at the run limit.
 
     Otherwise, a job ends at its limit as with bkill.
     """

@@ -1,6 +1,7 @@
 """The fake lrun, LLNL's front end for jsrun, which divides a node's cores and GPUs evenly.
 
-Sources: LLNL's page on lrun, which documents -N2 and -T4. Public scripts also write the number as a separate argument.
+Sources: LLNL's page on lrun, which documents -N2 and -T4. In public scripts, the number is sometimes a separate
+argument.
 """
 
 import os

@@ -35,7 +35,7 @@ def _parse_indices(text: str, largest: int, complaint: str) -> list[int]:
 
 
 def select(word: str, state: State) -> list[Job]:
-    """Return the jobs that match ``12``, ``12[3]`` or ``12[1-4]``. There may be none.
+    """Return the jobs that match ``12``, ``12[3]`` or ``12[1-4]``. The result may be empty.
 
     Raises
     ------

@@ -94,13 +94,13 @@ def parse_fields(text: str, config: Config) -> Fields:
 
 @dataclass(frozen=True)
 class Table:
-    """Selected fields of jobs."""
+    """A table of selected fields of jobs."""
 
     fields: Fields
     config: Config
     now: float
     hidden: set[str]
-    """Keys of jobs without an exit code in the output."""
+    """Keys of the jobs whose exit code is not printed."""
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
@@ -158,7 +158,7 @@ def format_short(rows: Sequence[Row], config: Config, *, header: bool) -> str:
 
 
 def format_wide(rows: Sequence[Row], config: Config, *, header: bool) -> str:
-    """Return columns without cutting. A dash means no host."""
+    """Return columns with values in full length. A dash means no host."""
     lines = [_format_columns(_HEADER)] if header else []
     for job, stat in rows:
         hosts = words.format_hosts(job, config) or "-"

@@ -58,7 +58,7 @@ def is_listed(job: Job, config: Config, state: State, now: float) -> bool:
 
 
 def is_lost(job: Job, state: State) -> bool:
-    """Return whether all programs have lost the job."""
+    """Return whether no program finds the job any more."""
     return take_job_fault(state, job, "lose") is not None
 
 
@@ -91,7 +91,7 @@ def format_hosts(job: Job, config: Config, separator: str = ":") -> str:
 
 
 def format_short_time(moment: float) -> str:
-    """Format a time as ``Nov 3 06:30``, or return an empty text without a time."""
+    """Format a time as ``Nov 3 06:30``, or return an empty text if the time is None."""
     return time.strftime("%b %e %H:%M", time.localtime(moment)) if moment else ""
 
 

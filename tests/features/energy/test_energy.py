@@ -191,7 +191,7 @@ def meter_steps(counter: Counter, now: list[float], seconds: float, step_seconds
 
 @pytest.mark.parametrize("begin", [0.0, 60_000.0])
 def test_wrap_arounds_of_a_counter_are_counted(begin: float) -> None:
-    """A counter with a range of 65 kJ wraps around every 218 s at 300 W."""
+    """At 300 W, a counter with a range of 65 kJ wraps around every 218 s."""
     now = [0.0]
     counted = meter_steps(Counter(now, 300.0, 65_536.0, begin), now, 1000.0, 0.5)
     assert counted.problem == "" and counted.joules == pytest.approx(300_000)

@@ -24,7 +24,7 @@ STEPS, WARMUP, BATCH = 12, 2, 8
 
 
 def plant(log: Path, joules: float | None, **changes: Any) -> None:
-    """Insert an energy event for the steps after the warm-up, before the last two lines of a log."""
+    """Insert an energy event before the last two lines of a log. The event covers the steps after the warm-up."""
     counter = {"host": "n1", "source": "rapl", "name": "package-0", "part": "processor", "refresh_s": 0.001}
     event = {
         "event": "energy",

@@ -1,4 +1,7 @@
-"""Worker that runs hpcbench.train and records sent messages. Arguments: RUN.json, and FOLDER for the recorded files."""
+"""Worker that runs hpcbench.train and records sent messages.
+
+Arguments: RUN.json, and the FOLDER for the recorded files.
+"""
 
 import pickle
 import runpy

@@ -102,7 +102,7 @@ def test_files_contain_what_ranks_sent(run):
 
 @pytest.mark.parametrize("fault", ["decoded", "step", "rank"])
 def test_wrong_messages_are_detected(run, fault):
-    """Wrong messages contain decoded values, or values of another step or rank."""
+    """The planted wrong messages contain decoded values, or values of another step or rank."""
     _, _, files, calls = run
     if fault == "decoded":
         files = {key: replace(file, messages=tuple(map(decode_message, file.messages))) for key, file in files.items()}
@@ -125,7 +125,10 @@ def decode_message(message):
 
 
 def test_samples_extend_from_the_first_message_of_a_step_to_the_last(run):
-    """The number of messages is taken from the previous step. The first sampled step samples its first messages."""
+    """Messages are spread according to the message count of the previous step.
+
+    The first sampled step has no previous step, so its first messages are sampled.
+    """
     _, _, files, calls = run
     for (step, rank), file in files.items():
         for channel in {message.channel for message in file.messages}:

@@ -32,7 +32,7 @@ def find_holders(stream: IO[bytes]) -> set[int]:
 
 
 def test_a_sampler_lives_as_long_as_the_program_and_holds_no_pipe(tmp_path: Path):
-    """A launcher reads the pipe until its end, and must not wait for the sampler."""
+    """A launcher reads a pipe until all writers have closed it, and must not wait for the sampler."""
     path = tmp_path / "here.jsonl"
     deadline = time.monotonic() + 60
     process = subprocess.Popen([sys.executable, "-c", PARENT, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE)

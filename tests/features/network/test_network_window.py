@@ -1,4 +1,4 @@
-"""Tests of the bytes between two times, from samples with a known result."""
+"""Tests of counting the bytes transferred between two points in time, using samples whose result is known."""
 
 import json
 from pathlib import Path

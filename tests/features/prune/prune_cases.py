@@ -42,7 +42,7 @@ FREE: dict[str, Sequence[Any]] = {
 PAIRS = [(name, "train.prune") for name in (*AXES, *FREE) if name != "train.prune"]
 FILLS = 48
 MOST = 4
-"""Maximum number of ranks of a case. All pairs of group sizes fit."""
+"""Maximum number of ranks of a case, which suffices for all pairs of group sizes."""
 
 MORE: list[Case] = [
     {
@@ -94,7 +94,7 @@ def make_comparison(settings: Case, against: Case | None = None, fault: str | No
 
 @cache
 def sparse() -> list[Comparison]:
-    """Compare every case with one process, in fp64."""
+    """Compare every case with training in one process, in fp64."""
     return [make_comparison(case) for case in places()]
 
 
@@ -109,7 +109,7 @@ def lossless_sparse() -> Iterator[Comparison]:
 
 
 def lossy_sparse() -> Iterator[Comparison]:
-    """Compare lossy schemes, one of them with residuals, with scheme `identity`."""
+    """Compare lossy schemes, including one with residuals, with the scheme `identity`."""
     for kind, zero, scheme in (
         ("growing", 1, "naive-int8"),
         ("pairs", 0, "sign-feedback"),

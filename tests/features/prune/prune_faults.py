@@ -21,7 +21,7 @@ def masked_weights_written_back() -> Patch:
 
 
 def chosen_by_each_rank_alone() -> Patch:
-    """Each rank selects weights without regard to the weights of other ranks."""
+    """Each rank selects weights without considering the weights of other ranks."""
     return patch.object(Masks, "_reduce_over_world", lambda self, op: lambda values: None)
 
 
@@ -36,7 +36,7 @@ def smallest_neurons_kept() -> Patch:
 
 
 def places_of_another_group() -> Patch:
-    """A message contains the positions of the preceding group of four instead of each group's own."""
+    """For each group of four, a message contains the positions of the preceding group."""
     pack = formats.pack_places
 
     def faulty(mask: Bits, free: Bits) -> Bytes:

@@ -1,4 +1,7 @@
-"""Worker that compares training with sparse weights with one process. The worker prints one JSON line per case."""
+"""Worker that compares parallel training with sparse weights to training in one process.
+
+The worker prints one JSON line per case.
+"""
 
 import json
 import sys
@@ -118,7 +121,7 @@ def predict_bytes(run: Run, steps: int) -> list[dict[str, int]]:
 
 
 def run_transit_faults() -> None:
-    """Print the errors of runs in which masks differ between replicas, or are damaged in transit."""
+    """Print the errors of runs whose masks differ between replicas or are damaged in transit."""
     for pattern, zero in (("growing", 0), ("pairs", 1)):
         for fault in (None, *FAULTS_IN_TRANSIT):
             if (fault == "place_out_of_order") != (pattern == "pairs") and fault:
@@ -152,7 +155,7 @@ JOURNEY = [
 
 
 def run_journeys(team: MPI.Comm, patterns: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare the masks of runs that resume in other layouts with one process. Results are on rank 0."""
+    """Compare the masks of runs that resume in other layouts with the masks of one process. Results are on rank 0."""
     place = Path(team.bcast(tempfile.mkdtemp() if team.rank == 0 else ""))
     results = []
     for pattern in patterns:
@@ -198,7 +201,7 @@ def count_differing(ours: dict[str, Values], theirs: dict[str, Values]) -> int:
 
 
 def main(part: str = "") -> None:
-    """Run the suites of a part with a single start of the ranks, which takes a second."""
+    """Run all suites of a part after a single start of the ranks, because each start takes a second."""
     comparisons = []
     if WORLD.rank == 0:  # listing them takes a second
         every = [comparison for suite in prune_cases.SUITES[part] for comparison in suite()]

@@ -1,4 +1,4 @@
-"""Comparison of models with sparse weights with one process, as in test_parity.py, and the bytes of each rank."""
+"""Tests that parallel models with sparse weights equal one process, as in test_parity.py, and of each rank's bytes."""
 
 from pathlib import Path
 

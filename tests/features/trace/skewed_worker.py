@@ -1,6 +1,6 @@
 """Script that runs hpcbench.train on ranks with different clocks.
 
-Arguments: RUN.json, and SECONDS between two clocks.
+Arguments: RUN.json, and the number of SECONDS between two clocks.
 """
 
 import runpy

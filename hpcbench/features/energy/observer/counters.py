@@ -17,7 +17,7 @@ class NoCounterError(Exception):
 
 
 class Counter(Protocol):
-    """A cumulative energy counter in joules, with an unspecified start."""
+    """A cumulative energy counter in joules, which starts at an arbitrary value."""
 
     source: str
     """Source of the counter: ``rapl``, ``cray`` or ``nvml``."""
@@ -72,7 +72,7 @@ def find_rapl_counters(root: Path = POWERCAP) -> Iterator[FileCounter]:
     """Yield the RAPL counters of this node: one per processor package, and separate memory counters if present.
 
     Zones within a package (cores, graphics) and the platform zone are skipped, because their energy would be counted
-    twice. The same applies to ``intel-rapl-mmio``, a second interface to the same counters.
+    twice. For the same reason, ``intel-rapl-mmio`` is skipped: it is a second interface to the RAPL counters.
 
     Raises
     ------

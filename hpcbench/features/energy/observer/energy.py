@@ -23,7 +23,10 @@ from hpcbench.features.energy.observer.nvml import open_gpu_counter
 from hpcbench.train.observer import Observer
 
 _WIDE = 0.9
-"""Fraction of a node's cores above which a job is considered alone on the node. Sites reserve some cores."""
+"""Fraction of a node's cores above which a job is considered alone on the node.
+
+The fraction is below 1 because sites reserve some cores.
+"""
 _OWNED = "SLURM_CPUS_ON_NODE"
 """Environment variable with the number of cores that Slurm allocated to the job on this node."""
 
@@ -112,7 +115,10 @@ class EnergyMeter(Observer):
 def sum_counters(
     world: Sequence[Rank], reports: Sequence[Mapping[str, Any]], *, from_step: int, to_step: int
 ) -> Energy:
-    """Sum the reports of all ranks. If a counter of a part is missing, the sum of this part is None."""
+    """Sum the reports of all ranks.
+
+    The energy of nodes, GPUs or processors is None if one of their counters is missing.
+    """
     counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))
     gpus = {_gpu(rank) for rank in world if rank.gpu is not None}
@@ -149,7 +155,7 @@ def _choose_scope(
 
 
 def _sum(counters: Iterable[EnergyCounter], part: str, places: int) -> float | None:
-    """Sum the counters of a part. Return None if a host or GPU (of `places`) lacks a usable counter."""
+    """Sum the counters of a part. Return None if one of the `places` hosts or GPUs lacks a usable counter."""
     of_part = [counter for counter in counters if counter.part == part]
     places_with_counter = {(counter.host, counter.name if part == "gpu" else "") for counter in of_part}
     is_complete = len(places_with_counter) == places and all(counter.joules is not None for counter in of_part)
@@ -168,7 +174,7 @@ def _list_problems(counters: Iterable[EnergyCounter], reports: Iterable[Mapping[
 
 
 def _find_shared_hosts(world: Sequence[Rank], reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the hosts whose counters include energy used by other jobs, with the numbers of cores."""
+    """Describe the hosts whose counters include energy used by other jobs, with the numbers of cores."""
     hosts_by_problem: dict[str, list[str]] = defaultdict(list)
     for host in dict.fromkeys(rank.host for rank in world):
         ranks = [rank for rank in world if rank.host == host]

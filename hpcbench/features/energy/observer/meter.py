@@ -9,7 +9,7 @@ from hpcbench.features.energy.observer.counters import Counter, NoCounterError
 EACH = 10.0
 """Minimum time in seconds between two readings. A counter must not wrap around twice between readings."""
 MOST_WATTS = 1000.0
-"""Maximum power in watts of a processor or its memory, whose counters wrap around."""
+"""Maximum power in watts of a processor or its memory, used to detect missed counter wraparounds."""
 
 
 @dataclass

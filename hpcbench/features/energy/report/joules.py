@@ -48,7 +48,7 @@ def read_energy(log: RunLog) -> StepJoules | None:
 
 
 _ROUGH = 0.01
-"""Relative error due to the refresh period above which a note is added."""
+"""Maximum relative error due to the refresh period. A note is added if the error is larger."""
 
 
 def check_energy(subject: CheckedRun) -> Iterator[str]:

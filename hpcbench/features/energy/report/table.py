@@ -28,7 +28,7 @@ def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], 
 
 
 def _per_sample(run: Measures) -> float | None:
-    """Return the joules per sample, or None if the log does not contain the batch size."""
+    """Return the joules per sample, or None if the batch size is unknown."""
     joules = run.extract(read_energy)
     return joules.per_step / run.batch if joules and run.batch else None
 
@@ -78,7 +78,7 @@ def _part(part: str, consumer: str) -> Quantity:
 
 
 def _raw(part: str, consumer: str) -> Quantity:
-    """Declare the exported joules of a part."""
+    """Declare the exported column with the joules of a part."""
     remark = "; in the counted steps; absent if a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
@@ -99,7 +99,7 @@ ENERGY = (
 
 
 def _over_baseline(row: SchemeRow) -> Interval | None:
-    """Return the ratio to the baseline with its confidence interval. Verdicts use only speed and loss."""
+    """Return the energy ratio to the baseline with its confidence interval. Verdicts ignore energy."""
     pairs = []
     for run, base in pair_runs(row.runs, row.base):
         joules, of_base, a, b = run.extract(read_energy), base.extract(read_energy), _per_sample(run), _per_sample(base)
@@ -131,11 +131,14 @@ _SCOPE = Column(
 _MOST = 6
 """Maximum number of notes about missing counters."""
 _MORE = 1.05
-"""Largest plausible ratio of the runs' energy to the job's energy. Clocks and counters differ slightly."""
+"""Largest plausible ratio of the runs' energy to the job's energy.
+
+The ratio exceeds 1 because clocks and counters differ slightly.
+"""
 
 
 def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate energy and speed of each scheme. Return None if no log contains energy.
+    """Tabulate energy and speed of each scheme. Return None if no log contains energy data.
 
     If nothing could be measured, the notes contain the reasons.
     """
@@ -169,7 +172,7 @@ def _scope(row: SchemeRow) -> Entry:
 
 
 def _compare_with_scheduler(submission: Submission, cell: Cell) -> Iterator[str]:
-    """Yield a comparison of the scheduler's energy with the runs' energy for each job of the cell."""
+    """For each job of the cell, compare the energy that the scheduler reports with the energy of the runs."""
     if submission.root is None:
         return
     job_energies = accounts(submission.root)

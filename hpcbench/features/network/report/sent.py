@@ -21,7 +21,7 @@ class CountedBytes:
     whole_run: int | None
     """Bytes sent during the whole run of a program, or None for the engine's own runs."""
     nvlink: int | None
-    """Bytes sent by all GPUs over NVLink, or None without NVLink."""
+    """Bytes sent by all GPUs over NVLink, or None on systems without NVLink."""
     steps: int
     nodes: int
 
@@ -32,7 +32,7 @@ class CountedBytes:
 
     @property
     def nvlink_per_step_and_node(self) -> float | None:
-        """Mean bytes sent over NVLink per step and node, or None without NVLink."""
+        """Mean bytes sent over NVLink per step and node, or None on systems without NVLink."""
         return None if self.nvlink is None else self.nvlink / self.steps / self.nodes
 
 

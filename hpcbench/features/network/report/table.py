@@ -27,14 +27,14 @@ NETWORK = Quantity(
 
 
 _FRAME = 1518
-"""Size of an Ethernet frame in bytes. If a node sends less per step, its messages bypass the counted devices."""
+"""Size of an Ethernet frame in bytes. A node that sends less per step uses devices that are not counted."""
 
 
 def _compare(run: Measures) -> float | None:
     """Divide the counted bytes by the bytes of hpcbench's own accounting. Return None if the latter are unknown.
 
-    For a program, the accounting covers the whole run. All accounted bytes leave the node only if each node has one
-    rank.
+    For a program, the accounting covers the whole run, and the result is None if a node has several ranks, because not
+    all accounted bytes then leave the node.
     """
     counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:

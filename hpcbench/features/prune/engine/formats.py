@@ -11,7 +11,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class MaskError(ValueError):
-    """A received mask is invalid. No correct sender creates such a mask."""
+    """A received mask is invalid, which means that the sender or the transfer is faulty."""
 
 
 def pack_bitmap(mask: Bits) -> Bytes:
@@ -85,7 +85,7 @@ def unpack_places(sent: Bytes, free: Bits) -> Bits:
 
 
 def _cut_groups(mask: Bits, free: Bits) -> tuple[Bits, Bits]:
-    """Return the mask in groups of four, [n/4, 4], and whether each group can contain zeros, [n/4]."""
+    """Divide the mask into groups of four, [n/4, 4], and return for each group whether it can contain zeros, [n/4]."""
     if mask.size % 4:
         raise MaskError(f"{mask.size} values cannot be divided into groups of four")
     by_four = free.reshape(-1, 4)

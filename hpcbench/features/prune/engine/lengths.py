@@ -6,12 +6,12 @@ from hpcbench.parallel.fusion import ALIGNMENT, padded
 
 
 def compute_whole_length(nonzeros: int, replicas: int) -> int:
-    """Compute the padded number of elements of a message that every replica receives completely."""
+    """Compute the padded length, in elements, of a message that every replica receives in full."""
     return padded(nonzeros, replicas)
 
 
 def compute_piece_length(nonzeros: Sequence[int]) -> int:
-    """Compute the message length in elements, which is the same for all pieces.
+    """Compute the message length of a piece in elements. All pieces have the same length.
 
     The piece with the most nonzeros determines the length.
 

@@ -122,7 +122,7 @@ class Masks:
     def _counts(self) -> bool:
         """Whether this rank counts its weights.
 
-        If several replicas update the same weights, only the first counts them.
+        If several replicas update the same weights, only the first replica counts them.
         """
         return self._scattered or self._mesh.dp.rank == 0
 
@@ -224,7 +224,7 @@ def make_masks(model: Model, train: Train, *, mesh: Mesh, exact: Channel) -> Mak
 
 
 def _find_prunable(piece: Piece, targets: dict[str, Target]) -> Bits:
-    """Return for each value of a piece's bucket whether the value can become zero."""
+    """For each value of a piece's bucket, return whether the value can become zero."""
     free = np.zeros(piece.bucket.values.numel(), np.bool_)
     for slot in piece.bucket.slots:
         free[slot.span] = slot.shard.name in targets

@@ -1,8 +1,8 @@
 """Selection of the weights that become zero: the weights with the smallest magnitudes in the whole model.
 
-The selection is the same in every layout, because all compared numbers are exact. Magnitudes are compared as integers
-with the same bit patterns. Ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers.
-Among weights with the same magnitude, the weights with the lowest indices in the whole tensor are kept.
+The selection is the same in every layout, because all compared numbers are exact. The bit patterns of magnitudes are
+compared as integers. Ranks sum integer counts, and the magnitudes of a neuron or a head are summed as integers. Among
+weights with the same magnitude, the weights with the lowest indices in the whole tensor are kept.
 """
 
 import math
@@ -53,13 +53,13 @@ class TargetSlice:
         return self.locate(np.arange(self.values.size))[self.target.dim] // self.target.span
 
     def count_following(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return for each selected weight the number of following weights in the whole parameter."""
+        """For each selected weight, return the number of weights that come after it in the whole parameter."""
         index: npt.NDArray[np.int64] = np.ravel_multi_index(self.locate(which), self.target.shape)
         return math.prod(self.target.shape) - 1 - index
 
 
 def get_magnitude_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers in the same order as the magnitudes: the bit patterns of the absolute values."""
+    """Return the bit patterns of the absolute values, which are integers with the same order as the magnitudes."""
     bits: npt.NDArray[Any] = np.abs(values).view({4: np.uint32, 8: np.uint64}[values.itemsize])
     return bits
 
@@ -93,8 +93,9 @@ def select_largest(
 ) -> list[Bits]:
     """Select the weights to keep in each part, so that each target has the given number of zeros (a collective call).
 
-    A distributed radix select finds the threshold byte by byte. For each byte, ranks sum a histogram. The search uses
-    first the bit patterns of the magnitudes and then, among equal magnitudes, the numbers of following weights.
+    A distributed radix select finds the threshold byte by byte. For each byte, the histograms of all ranks are summed.
+    The first search compares the bit patterns of the magnitudes. Among equal magnitudes, a second search compares the
+    number of weights that come after each weight.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def select_largest(
     left = np.array(zeros, np.int64)
 
     def search(candidates: list[npt.NDArray[Any]], nbytes: int) -> npt.NDArray[np.uint64]:
-        """Return for each target the key of the last weight that becomes zero, [targets]."""
+        """For each target, return the key of the last weight that becomes zero, [targets]."""
         nonlocal left
         keys_so_far = np.zeros(len(targets), np.uint64)
         for shift in range(8 * nbytes - 8, -1, -8):

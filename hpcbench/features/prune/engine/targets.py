@@ -1,8 +1,8 @@
-"""Prunable weights and the units of their selection, used by the engine and by predictions.
+"""Prunable weights, and the units in which they are selected, for the engine and for predictions.
 
-As usual, embeddings, head, norms and biases of row layers stay dense. A unit is selected as a whole. It is a single
-weight, an MLP neuron with its row, bias and column, or an attention head with its rows, biases and columns. A zero
-neuron or head adds nothing to the residual stream.
+As usual, embeddings, the output layer, norms and the biases of row-parallel layers stay dense. A unit is a single
+weight, an MLP neuron (its row, bias and column), or an attention head (its rows, biases and columns). A zero neuron or
+head adds nothing to the residual stream.
 """
 
 import math
@@ -13,7 +13,7 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.settings import Pattern
 
 DIGIT = 256
-"""Number of values of a byte. Magnitudes and positions are searched byte by byte."""
+"""Number of values that a byte can have. Magnitudes and positions are searched byte by byte."""
 ROLES = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 """Names of the linear layers of a block."""
 
