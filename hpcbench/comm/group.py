@@ -227,7 +227,7 @@ class Group:
         channel
             Channel of the traffic.
         feedback
-            Residuals of this vector, if the message is a contribution to a sum.
+            Residuals of this vector, to which the error of the message is added.
         """
         if channel.sampler is not None:
             place, (there,) = self._own.places.of(buf)

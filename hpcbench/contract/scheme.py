@@ -53,7 +53,8 @@ class Rule(Section):
     feedback: bool = Field(
         False,
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
-        "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
+        "(dimension DP), and for gradients between pipeline stages (dimension PP, phase BACKWARD). With a lossless "
+        "codec only the rounding of 16-bit messages leaves an error.",
     )
     feedback_average: float = Field(
         0.0,
@@ -119,13 +120,19 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _feedback_needs_a_sum(self) -> "Rule":
-        if self.feedback and self.dimension != "DP":
-            raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
+        lazy = (self.dimension, self.phase) == ("PP", "BACKWARD")
+        if self.feedback and not (lazy or self.dimension == "DP"):
+            raise ValueError(
+                "feedback is for the reduction of gradients, and for gradients between pipeline stages: add "
+                "`dimension: DP` to the rule, or `dimension: PP` and `phase: BACKWARD`"
+            )
         field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
         if field and not self.feedback:
             raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
         if field and self.kind == "OPTIM":
             raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave {field} out")
+        if field and lazy:
+            raise ValueError(f"{field} is for sums of gradients, not for messages between stages: leave {field} out")
         return self
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel.boundary_errors import BoundaryErrors
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.message_order import OrderedMessages, StageMessage, order_messages
@@ -64,6 +65,8 @@ class Pipeline:
 
     Attributes
     ----------
+    errors : BoundaryErrors
+        Errors of the gradients sent so far, which are added to the next gradients.
     most_alive : int
         Maximum number of (micro-batch, chunk) pairs that waited for their backward pass at the same time.
     """
@@ -87,6 +90,7 @@ class Pipeline:
         self._shape = shape
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
+        self.errors = BoundaryErrors(self._backward_channel, self._like)
         self._sendings: list[Work] = []
         self._ordered: OrderedMessages[Receive] | None = None
         self._orders: dict[tuple[Action, ...], list[StageMessage]] = {}
@@ -199,7 +203,8 @@ class Pipeline:
         tag = self._tag(i, boundary, forward=forward)
 
         def start() -> None:
-            message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape))
+            error = None if forward else self.errors.of(boundary, x.numel())
+            message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape), feedback=error)
             self._sendings.append(message.in_background())
 
         if self._ordered is None:

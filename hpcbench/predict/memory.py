@@ -333,12 +333,14 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
     if workload.scheme.algorithm == "native":
         return 0.0, 0.0
     setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
-    most = residuals = 0.0
+    most = residuals = lazy = 0.0
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
     for triple, treatment in list_treatments(workload.scheme, setting):
-        if treatment.keeps_errors:
+        if treatment.keeps_errors and triple[0] == "DP":
             residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
+        if treatment.keeps_errors and triple[0] == "PP":
+            lazy = 4.0 * sum(back.elements for back in map(calls.gradients_back, calls.parts) if back)
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
@@ -346,4 +348,4 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
             rows = count_rows(workload.model.experts, workload.train, workload.layout.cp)
             elements = rows * workload.model.hidden
         most = max(most, 4.0 * elements)
-    return 2 * most, residuals
+    return 2 * most, residuals + lazy

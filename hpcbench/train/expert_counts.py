@@ -44,7 +44,7 @@ class ExpertCounts:
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
-        """Set the factor of the auxiliary losses, which equals the factor of the main loss of a micro-batch."""
+        """Set the factor of the auxiliary losses, which is the factor of a micro-batch's main loss."""
         for layer in self._layers.values():
             layer.penalty.factor = factor
 

@@ -226,7 +226,7 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts this text. If not, check that the message is one line."""
+    """Return whether a field accepts this text. If the field refuses the text, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)

@@ -41,7 +41,7 @@ def test_real_tensors_keep_their_scale_and_do_not_repeat(name: str) -> None:
 
 
 def safetensors(path: Path, **arrays: np.ndarray) -> None:  # type: ignore[type-arg]
-    """Write the format according to its description: length, header, data."""
+    """Write the format according to its description: length, header and data."""
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
     header, blob = {"__metadata__": {"by": "a test"}}, b""
     for name, array in arrays.items():

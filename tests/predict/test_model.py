@@ -19,7 +19,7 @@ from hpcbench.predict.activations import count_layer_bytes
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import find_break_even
 from hpcbench.predict.machine import Machine, make_gpu_machine
-from hpcbench.predict.memory import predict_memory, suggest_remedy
+from hpcbench.predict.memory import _predict_stage, predict_memory, suggest_remedy
 from hpcbench.predict.prediction import predict, scale_to_ranks
 from hpcbench.predict.products import MeasuredProduct, interpolate, read_published
 from hpcbench.predict.step import StepModel
@@ -203,6 +203,16 @@ def test_residuals_and_buffers_of_codecs_are_counted() -> None:
     extra = predict_memory(coded, None).peaks["after backward"]
     assert predict_memory(plain, None).peaks["after backward"]["residuals"] == 0
     assert extra["residuals"] == pytest.approx(8 * 133e6, rel=0.3) and extra["codec buffers"] > 0
+
+
+def test_errors_of_gradients_between_stages_are_counted() -> None:
+    rule = Rule(dimension="PP", phase="BACKWARD", codec="int4:32", feedback=True)
+    lazy = NamedScheme(name="lazy", algorithm="encoded", default="none", rules=[rule])
+    for chunks, boundaries in ((1, 1), (2, 2)):
+        built = workload(Layout(pp=2, chunks=chunks), lazy, schedule="interleaved" if chunks > 1 else "1f1b")
+        errors = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(2)]
+        message = built.train.micro_batch * built.train.seq_len * built.model.hidden
+        assert errors == [4.0 * message * (boundaries - 1), 4.0 * message * boundaries]
 
 
 def test_more_ranks_are_more_replicas() -> None:

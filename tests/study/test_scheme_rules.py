@@ -69,10 +69,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
-            "TP has TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+            "TP has only TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
         ),
-        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has TP FORWARD PARAM i, TP BACKWARD GRAD i"),
-        ({"phase": "STEP", "kind": "ACT"}, "there is DP BACKWARD GRAD"),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has only TP FORWARD PARAM i, TP BACKWARD GRAD i"),
+        ({"phase": "STEP", "kind": "ACT"}, "there is only DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
             "min_bytes and between_nodes restrict a codec, but the codec is none",
@@ -82,6 +82,11 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
         ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
         ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        ({"dimension": "PP", "feedback": True}, "or `dimension: PP` and `phase: BACKWARD`"),
+        (
+            {"dimension": "PP", "phase": "BACKWARD", "feedback": True, "feedback_reset": 9},
+            "feedback_reset is for sums of gradients, not for messages between stages: leave feedback_reset out",
+        ),
         ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
@@ -173,7 +178,8 @@ def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Pat
     sums = {"algorithm": "homomorphic", "default": "int8"}
     line, message = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
-    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: algorithm homomorphic sums" in message
+    assert "schemes.mine.algorithm: scheme mine cannot run on lassen, whose device is cuda" in message
+    assert "algorithm homomorphic sums" in message
     assert message.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
     assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)

@@ -36,6 +36,7 @@ def toy_state(step: int) -> dict[str, Any]:
         "residuals": {},
         "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
         "factors": {},
+        "boundaries": {},
         "updates": step,
         "shards": {"weights": shard},
         "holder": [WORLD.rank, 0, 0],
