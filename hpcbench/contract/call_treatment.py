@@ -90,6 +90,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} averages or resets errors, but a program's calls do not show their step: leave "
                 "feedback_average and feedback_reset out"
             )
+        if rule.differences:
+            return (
+                f"{scheme.name_rule(k)} has differences, but a program's calls do not show which weights they gather: "
+                "leave differences out"
+            )
         if rule.low_rank:
             return (
                 f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave low_rank "

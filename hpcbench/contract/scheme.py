@@ -72,6 +72,11 @@ class Rule(Section):
         description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
         "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
     )
+    differences: bool = Field(
+        False,
+        description="Send the change of weights since the previous gather instead of the weights (SDP4Bit). Only for "
+        "gathered parameters (dimension ZERO) of train.zero 1 and 2, and for lossy codecs.",
+    )
     min_bytes: int = Field(
         0,
         ge=0,
@@ -158,6 +163,19 @@ class Rule(Section):
             raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
         return self
 
+    @model_validator(mode="after")
+    def _differences_need_weights(self) -> "Rule":
+        if self.differences and (self.dimension != "ZERO" or self.phase not in (None, "STEP")):
+            raise ValueError(
+                "differences is for weights that are gathered after each step: write `dimension: ZERO`, without phase "
+                "FORWARD or BACKWARD"
+            )
+        if self.differences and spec.parse(self.codec).lossless:
+            raise ValueError(
+                f"differences reduces the error of a codec, but codec {self.codec} has none: leave differences out"
+            )
+        return self
+
     def matches(self, traffic: Traffic) -> bool:
         """Return whether the rule applies to the traffic. Omitted fields match everything."""
         dimension, phase, kind, *axis = traffic
@@ -185,6 +203,8 @@ class Treatment:
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
     """Number of updates after which residuals are set to zero, or 0 for never."""
+    differences: bool = False
+    """Whether messages contain the changes of weights since the previous gather instead of the weights."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
 
@@ -387,7 +407,11 @@ def _resolve(
     of_gradients = traffic[2] == "GRAD"
     averaging = (rule.feedback_average, rule.feedback_reset) if feedback and of_gradients else (0.0, 0)
     rank = rule.low_rank if of_gradients else 0
-    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging, k)
+    return Treatment(
+        *(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging),
+        differences=rule.differences and traffic[:2] == ("ZERO", "STEP"),
+        rule=k,
+    )
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes

@@ -143,8 +143,11 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         owned = 0
     gathered = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
     several = workload.micro_batches > 1
+    # Differences of all pieces remain allocated until the gathers have finished. The weights are their reference.
+    changes = any(rule.differences for rule in workload.scheme.rules) and train.zero in (1, 2) and layout.replicas > 1
     # The previous micro-batch may still have pending sums.
     pieces = sum(bucket.length // (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
+    differences = pieces * master if changes else 0
     arriving = pieces * master if train.zero >= 2 and several and train.overlap and layout.replicas > 1 else 0
     versions, in_run = 1, workload.micro_batches
     if train.schedule in UNFLUSHED:  # Micro-batches of later steps use earlier weights.
@@ -194,7 +197,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         "after reduction": {
             "gradients": owned + (full_gradients if train.zero < 2 else 0),
             "activations": 0.0,
-            "transient": largest * master * 2.0 + served,
+            "transient": largest * master * 2.0 + served + differences,
         },
     }
     host = sums_host + held.get("host optimizer", 0)

@@ -99,6 +99,15 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
+            {"differences": True},
+            "differences is for weights that are gathered after each step: write `dimension: ZERO`",
+        ),
+        ({"differences": True, "dimension": "ZERO", "phase": "FORWARD"}, "without phase FORWARD or BACKWARD"),
+        (
+            {"differences": True, "dimension": "ZERO", "codec": "mpc"},
+            "differences reduces the error of a codec, but codec mpc has none: leave differences out",
+        ),
+        (
             {"from_step": 5, "until_step": 4},
             "until_step 4 is before from_step 5, so the rule applies to no step: raise",
         ),
@@ -308,3 +317,17 @@ def test_servers_do_not_average_errors(tmp_path: Path) -> None:
     assert runs_of(tmp_path, averaged)
     _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
     assert "sync bsp sends gradients to servers, and the errors of servers are neither averaged nor reset" in refused
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"zero": 3}, "train.zero 3 frees weights after their use: set train.zero to 1 or 2"),
+        ({"layout": {"dp": 2}, "sync": "bsp", "clip": 0}, "with sync bsp workers read weights at different times"),
+    ],
+)
+def test_differences_need_weights_that_remain(tmp_path: Path, train: Any, message: str) -> None:
+    differences = rule(dimension="ZERO", differences=True)
+    assert runs_of(tmp_path, differences)
+    _, refused = refusal(tmp_path, differences, **train)
+    assert message in refused
