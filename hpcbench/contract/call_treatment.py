@@ -100,6 +100,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave low_rank "
                 "out, or use PyTorch's PowerSGD hook (scheme ddp-hook)"
             )
+        if rule.mixed_bits:
+            return (
+                f"{scheme.name_rule(k)} has mixed_bits, but the gradients of a program are reduced as whole messages: "
+                "leave mixed_bits out"
+            )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:
             treatments = {scheme.treatment(traffic, half=True) for traffic in list_traffic(dimension, call)}

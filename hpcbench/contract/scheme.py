@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
+from hpcbench.contract.mixed_widths import explain_wrong_budget
 from hpcbench.contract.process_changes import check_environment, check_preload, describe_changes, split_arguments
 from hpcbench.contract.section import File, Line, Name, Section, Variable
 from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
@@ -71,6 +72,14 @@ class Rule(Section):
         le=1024,
         description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
         "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
+    )
+    mixed_bits: float = Field(
+        0.0,
+        ge=0,
+        le=16,
+        description="Budget in bits per value of mixed widths (DynamiQ): 2, 4 or 8 bits for each 256 values, by their "
+        "norms. 0 for the codec alone. Only for gradients (dimension DP) and codecs int4:B/256. The budget includes "
+        "scales and the exchanged norms.",
     )
     differences: bool = Field(
         False,
@@ -164,6 +173,19 @@ class Rule(Section):
         return self
 
     @model_validator(mode="after")
+    def _widths_need_gradients(self) -> "Rule":
+        if not self.mixed_bits:
+            return self
+        if self.dimension != "DP" or self.kind == "OPTIM":
+            raise ValueError("mixed_bits is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+        for other in ("feedback", "low_rank", "min_bytes"):
+            if getattr(self, other):
+                raise ValueError(f"mixed_bits does not support {other}: leave {other} out")
+        if wrong := explain_wrong_budget(self.codec, self.mixed_bits):
+            raise ValueError(wrong)
+        return self
+
+    @model_validator(mode="after")
     def _differences_need_weights(self) -> "Rule":
         if self.differences and (self.dimension != "ZERO" or self.phase not in (None, "STEP")):
             raise ValueError(
@@ -207,6 +229,8 @@ class Treatment:
     """Whether messages contain the changes of weights since the previous gather instead of the weights."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
+    mixed_bits: float = 0.0
+    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
 
     @property
     def is_random(self) -> bool:
@@ -411,6 +435,7 @@ def _resolve(
         *(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging),
         differences=rule.differences and traffic[:2] == ("ZERO", "STEP"),
         rule=k,
+        mixed_bits=rule.mixed_bits if of_gradients else 0.0,
     )
 
 

@@ -84,6 +84,7 @@ SITE: dict[str, Any] = {
                     "feedback_average": 0.0,
                     "feedback_reset": 0,
                     "low_rank": 0,
+                    "mixed_bits": 0.0,
                     "differences": False,
                     "from_step": 1,
                     "until_step": None,

@@ -273,6 +273,7 @@ NO_AXIS = {
         "which messages a codec is for, and which codec (test_rules_in_training.py, tests/comm)",
     ),
     "rules.low_rank": "approximates gradients (test_gradient_schemes.py)",
+    "rules.mixed_bits": "splits gradients by width (test_mixed_widths.py)",
     **dict.fromkeys(("rules.feedback_average", "rules.feedback_reset"), "averages errors (test_gradient_schemes.py)"),
     "rules.differences": "the content of gathers (test_weight_differences.py)",
     **dict.fromkeys(("rules.from_step", "rules.until_step"), "the steps of a codec (test_gradient_schemes.py)"),

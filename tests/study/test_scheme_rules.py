@@ -97,6 +97,23 @@ def rule(**fields: Any) -> dict[str, Any]:
             "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave feedback_reset out",
         ),
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
+        ({"codec": "int4:32/256", "mixed_bits": 5}, "mixed_bits is for the reduction of gradients: write `dimension"),
+        (
+            {"dimension": "DP", "mixed_bits": 5},
+            "instead of 4, but the codec is int8:256: use int4:16/256 or int4:32/256",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 2.3},
+            "mixed_bits 2.3 is not between 2.375 and 8.1875, the bits per value if all values have 2 or 8 bits",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "feedback": True},
+            "mixed_bits does not support feedback: leave feedback out",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "min_bytes": 9},
+            "mixed_bits does not support min_bytes: leave min_bytes out",
+        ),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"differences": True},
@@ -317,6 +334,22 @@ def test_servers_do_not_average_errors(tmp_path: Path) -> None:
     assert runs_of(tmp_path, averaged)
     _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
     assert "sync bsp sends gradients to servers, and the errors of servers are neither averaged nor reset" in refused
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
+        ({"prune": {"pattern": "2:4"}}, "train.prune removes values from messages: leave one of the two out"),
+        ({"layout": {"dp": 2}, "sync": "bsp", "clip": 0}, "sync bsp sends shards to servers: use all-reduce"),
+        ({"precision": "fp64"}, "fp64, which rule 1"),
+    ],
+)
+def test_mixed_widths_need_whole_gradients_of_replicas(tmp_path: Path, train: Any, message: str) -> None:
+    mixed = {"rules": [{"dimension": "DP", "codec": "int4:16/256:stochastic", "mixed_bits": 4.5}]}
+    assert runs_of(tmp_path, mixed)
+    _, refused = refusal(tmp_path, mixed, **train)
+    assert message in refused
 
 
 @pytest.mark.parametrize(
