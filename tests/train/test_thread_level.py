@@ -1,4 +1,5 @@
-"""Tests of messages before training starts: an MPI library without threads, and rules that match no traffic."""
+"""Tests of errors and notes printed before training: an MPI library without threads, and rules that match no traffic.
+"""
 
 import json
 from pathlib import Path
