@@ -1,5 +1,4 @@
-"""Tests of the documentation: links are valid, generated pages are current, the site builds, and the first page is short.
-"""
+"""Tests of the documentation: links, generated pages, the build of the site, and the length of the first page."""
 
 import ast
 import re

@@ -1,5 +1,4 @@
-"""Tests that tests are skipped with a remedy if a program is missing, and that every test of such programs uses `need`.
-"""
+"""Tests that a missing program leads to skips that name the remedy, and that all tests of such programs use `need`."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""Tests of virtual hosts: MPI treats them as machines, their links are limited, and nothing of them remains after the end.
-"""
+"""Tests of virtual hosts: MPI treats them as machines, their links are limited, and nothing remains afterwards."""
 
 import json
 import re

@@ -93,8 +93,7 @@ def test_memory_is_that_of_the_ranks(records):
 
 
 def test_memory_is_that_of_the_process(tmp_path):
-    """If a large process starts a small process, ``ru_maxrss`` of the small process contains the value of the large process.
-    """
+    """If a large process starts a small one, ``ru_maxrss`` of the small process is that of the large process."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024
