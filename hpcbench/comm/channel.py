@@ -67,6 +67,8 @@ class Channel:
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
     """Number of updates after which residuals are set to zero, or 0 for never."""
+    sample_changes: int = 0
+    """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -92,7 +94,7 @@ class Channel:
         """The treatment of the next message."""
         return Treatment(
             *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
-            *(self.feedback_average, self.feedback_reset),
+            *(self.feedback_average, self.feedback_reset, self.sample_changes),
         )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
@@ -148,6 +150,7 @@ def resolve_channel(
         low_rank=treatment.low_rank,
         feedback_average=treatment.feedback_average,
         feedback_reset=treatment.feedback_reset,
+        sample_changes=treatment.sample_changes,
         axis="".join(axis),
     )
 
@@ -157,4 +160,5 @@ def change_treatment(channel: Channel, treatment: Treatment) -> None:
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
     channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
     channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset
+    channel.sample_changes = treatment.sample_changes
     channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes

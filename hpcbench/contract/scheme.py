@@ -72,6 +72,14 @@ class Rule(Section):
         description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
         "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
     )
+    sample_changes: int = Field(
+        0,
+        ge=0,
+        le=2**40,
+        description="Send the change of each activation since its sample was last seen (AQ-SGD). Both stages keep the "
+        "activations of this number of samples per boundary and replica; 0 sends activations. Only for activations "
+        "between pipeline stages (dimension PP, phase FORWARD), and for samples that recur (data.samples).",
+    )
     min_bytes: int = Field(
         0,
         ge=0,
@@ -158,6 +166,20 @@ class Rule(Section):
             raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
         return self
 
+    @model_validator(mode="after")
+    def _changes_need_activations(self) -> "Rule":
+        if not self.sample_changes:
+            return self
+        if (self.dimension, self.phase) != ("PP", "FORWARD"):
+            raise ValueError(
+                "sample_changes is for activations between pipeline stages: write `dimension: PP` and `phase: FORWARD`"
+            )
+        if spec.parse(self.codec).lossless:
+            raise ValueError(f"sample_changes reduces the error of a codec, but {self.codec} has none: leave it out")
+        if self.min_bytes or self.between_nodes:
+            raise ValueError("sample_changes needs every message encoded: leave min_bytes and between_nodes out")
+        return self
+
     def matches(self, traffic: Traffic) -> bool:
         """Return whether the rule applies to the traffic. Omitted fields match everything."""
         dimension, phase, kind, *axis = traffic
@@ -185,6 +207,8 @@ class Treatment:
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
     """Number of updates after which residuals are set to zero, or 0 for never."""
+    sample_changes: int = 0
+    """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
 
@@ -387,7 +411,8 @@ def _resolve(
     of_gradients = traffic[2] == "GRAD"
     averaging = (rule.feedback_average, rule.feedback_reset) if feedback and of_gradients else (0.0, 0)
     rank = rule.low_rank if of_gradients else 0
-    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging, k)
+    changes = rule.sample_changes if traffic[2] == "ACT" else 0
+    return Treatment(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging, changes, k)
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes

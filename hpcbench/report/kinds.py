@@ -60,7 +60,9 @@ def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
         return SchemeKind.UNKNOWN
     if scheme.process_changes:
         return SchemeKind.OTHER_SYSTEM
-    if scheme.optimizer or any(rule.feedback or rule.low_rank or rule.has_steps for rule in rules):
+    if scheme.optimizer or any(
+        rule.feedback or rule.low_rank or rule.sample_changes or rule.has_steps for rule in rules
+    ):
         return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:
         return SchemeKind.PLAIN if codecs == {"none"} else SchemeKind.CAST

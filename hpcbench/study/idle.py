@@ -116,6 +116,11 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
     if layout.ranks == 1:
         yield ("train", "overlap"), "one rank sends no gradients: leave overlap out, or use more ranks"
         yield ("train", "keep_messages"), "one rank sends no messages: leave keep_messages out, or use more ranks"
+    if (study.data.samples or 0) >= train.steps * train.global_batch:
+        reason = (
+            f"no sample recurs in {train.steps} steps of {train.global_batch} samples: lower samples, or leave it out"
+        )
+        yield ("data", "samples"), reason
     if train.slow_factor == 1:
         yield ("train", "slow_rank"), "slow_factor 1 does not slow any rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:

@@ -6,6 +6,7 @@ from hpcbench.contract import rules
 from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.gradient_fit import find_average_misfit, find_low_rank_misfit
 from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.sample_fit import find_sample_misfit
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train, find_optimizer_misfit
@@ -92,6 +93,7 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
         rules.find_schedule_misfit(scheme, train)
         or find_low_rank_misfit(scheme, train)
         or find_average_misfit(scheme, train)
+        or find_sample_misfit(scheme, train, study.data, size.layout)
         or rules.explain_wrong_gradients(scheme, setting)
         or rules.explain_drifting_copies(scheme, setting)
     )

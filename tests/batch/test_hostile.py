@@ -84,6 +84,7 @@ SITE: dict[str, Any] = {
                     "feedback_average": 0.0,
                     "feedback_reset": 0,
                     "low_rank": 0,
+                    "sample_changes": 0,
                     "from_step": 1,
                     "until_step": None,
                 },
@@ -135,7 +136,7 @@ STUDY: dict[str, Any] = {
         "norm": "layernorm",
         "experts": {"count": 2, "drop": "position"},
     },
-    "data": {"source": "stdlib", "path": None, "tokenizer": None, "dtype": None},
+    "data": {"source": "stdlib", "path": None, "tokenizer": None, "dtype": None, "samples": None},
     "train": {
         "steps": 20,
         "global_batch": 8,
