@@ -328,14 +328,14 @@ def test_changes_of_samples_want_samples_that_recur(tmp_path: Path) -> None:
     changes = NamedScheme(name="mine", **rule(dimension="PP", phase="FORWARD", sample_changes=4))
     train, data = make_train(global_batch=8, micro_batch=2, steps=4), Data(samples=16)
 
-    def explain(train: Train = train, data: Data = data, layout: Layout = Layout(pp=2)) -> str:
-        return find_sample_misfit(changes, train, data, layout) or ""
+    def explain(train: Train = train, data: Data = data, **layout: Any) -> str:
+        return find_sample_misfit(changes, train, data, Layout(pp=2, **layout)) or ""
 
     assert explain() == ""
     assert "training samples never recur: set data.samples" in explain(data=Data())
     assert "is not a multiple of train.global_batch 8: set data.samples to 24" in explain(data=Data(samples=20))
     assert "no sample recurs in 4 steps of 8 samples: set data.samples below 32" in explain(data=Data(samples=32))
     assert "schedule pipedream does not end its steps" in explain(train.changed(schedule="pipedream"))
-    assert "layout.tensor 2d splits samples over ranks" in explain(layout=Layout(pp=2, tp=4, tensor="2d"))
-    line, message = refusal(tmp_path, rule(dimension="PP", phase="FORWARD", sample_changes=4), layout={"pp": 2})
+    assert "layout.tensor 2d splits samples over ranks" in explain(tp=4, tensor="2d")
+    _, message = refusal(tmp_path, rule(dimension="PP", phase="FORWARD", sample_changes=4), layout={"pp": 2})
     assert "training samples never recur: set data.samples" in message
