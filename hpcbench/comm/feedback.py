@@ -25,7 +25,7 @@ class Feedback:
     like
         A torch or CuPy array on the device that will hold the residuals. If None, the residuals are in host memory.
     sums
-        Whether this rank may send sums. Otherwise, there is no server residual.
+        Whether this rank may send sums. Otherwise, the server residual is empty.
 
     Attributes
     ----------

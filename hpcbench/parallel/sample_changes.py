@@ -98,7 +98,7 @@ class SampleChanges:
         return torch.stack([self._kept.get((side, sample), nothing) for sample in samples])
 
     def _keep(self, side: str, samples: Sequence[int], values: Tensor) -> None:
-        room = self._channel.sample_changes - sum(kept == side for kept, _ in self._kept)
+        room = self._channel.sample_changes - sum(key[0] == side for key in self._kept)
         for sample, activation in zip(samples, values, strict=True):
             if (side, sample) in self._kept:
                 self._kept[side, sample] = activation.clone()

@@ -127,7 +127,7 @@ def compare(sender: Any, receiver: Any, limit: int) -> dict[str, Any]:
     Return the number of messages whose received bits differ from the model, the number of kept activations that differ
     between both ranks, and the relative error of the received activations in each epoch, in fp64.
     """
-    kept: dict[tuple[int, int], Values] = {}
+    model: dict[tuple[int, int], Values] = {}
     arrived: dict[int, list[Any]] = {}
     for item in receiver["recorded"].received:
         arrived.setdefault(item[1], []).append(item)
@@ -135,15 +135,15 @@ def compare(sender: Any, receiver: Any, limit: int) -> dict[str, Any]:
     for step, boundary, samples, activation in sender["recorded"].sent:
         _, _, theirs, received = arrived[boundary].pop(0)
         assert tuple(theirs) == tuple(samples)
-        before = np.stack([kept.get((boundary, sample), np.zeros_like(activation[0])) for sample in samples])
+        before = np.stack([model.get((boundary, sample), np.zeros_like(activation[0])) for sample in samples])
         change = (activation - before).reshape(-1)
         wire, decoded = np.empty(CODEC.wire_bytes(change.size, change.dtype), np.uint8), np.empty_like(change)
         CODEC.decode(wire[: CODEC.encode(change, wire)], decoded)
         after = before + decoded.reshape(before.shape)
         wrong += not np.array_equal(after, received)
         for sample, values in zip(samples, after, strict=True):
-            if (boundary, sample) in kept or sum(key[0] == boundary for key in kept) < limit:
-                kept[boundary, sample] = values
+            if (boundary, sample) in model or sum(key[0] == boundary for key in model) < limit:
+                model[boundary, sample] = values
         epoch = step // (SAMPLES // BATCH)
         errors[epoch] += float(np.square(received.astype(np.float64) - activation).sum())
         sizes[epoch] += float(np.square(activation.astype(np.float64)).sum())
@@ -152,7 +152,7 @@ def compare(sender: Any, receiver: Any, limit: int) -> dict[str, Any]:
     differ = len(here.keys() ^ there.keys())
     differ += sum(not np.array_equal(here[key], there[key]) for key in here.keys() & there.keys())
     epochs = [float(np.sqrt(error / size)) for error, size in zip(errors, sizes, strict=True)]
-    return {"wrong": wrong, "differ": differ, "kept": len(here), "expected": len(kept), "errors": epochs}
+    return {"wrong": wrong, "differ": differ, "kept": len(here), "expected": len(model), "errors": epochs}
 
 
 # ---------------------------------------------------------------- planted faults

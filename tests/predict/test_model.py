@@ -218,9 +218,9 @@ def test_errors_of_gradients_between_stages_are_counted() -> None:
 def test_activations_of_samples_are_counted() -> None:
     rule = Rule(dimension="PP", phase="FORWARD", codec="int4:32", sample_changes=10)
     built = workload(Layout(pp=3), NamedScheme(name="changes", algorithm="encoded", default="none", rules=[rule]))
-    kept = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(3)]
+    sizes = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(3)]
     boundary = 4.0 * 10 * built.train.seq_len * built.model.hidden
-    assert kept == [boundary, 2 * boundary, boundary]
+    assert sizes == [boundary, 2 * boundary, boundary]
 
 
 def test_more_ranks_are_more_replicas() -> None:
