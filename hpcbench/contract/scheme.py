@@ -417,7 +417,7 @@ def _resolve(
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm does not support, or None if it supports all."""
+    """Return the first treatment that the algorithm does not support, or None if it supports all treatments."""
     treatments = (
         _resolve(algorithm, rules, traffic, half=True, step=step)
         for step in _list_change_steps(rules)

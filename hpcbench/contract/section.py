@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names of studies, sites and schemes. They become parts of paths, job names and scripts."""
+"""Names of studies, sites and schemes. These names become parts of paths, job names and scripts."""
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 """Names of accounts and queues, which site administrators choose."""
 MAIL = r"^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$"

@@ -1,6 +1,6 @@
 """The settings of a run, read from a run.json of any version.
 
-`hpcbench.contract.run` and `program` have the strict schemas for writing. Here a missing value or a value of a
+The strict schemas for writing are in `hpcbench.contract.run` and `program`. Here a missing value or a value of a
 different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is its
 JSON object.
 """
@@ -179,5 +179,5 @@ class LoggedSettings(LogObject):
 
     @property
     def work(self) -> StepWork:
-        """The work of a step, of hpcbench's training or of a user's program."""
+        """The work of a step of hpcbench's training, or of a user's program."""
         return self.train if self.train.raw else self.program

@@ -24,7 +24,7 @@ class State(StrEnum):
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The job or run ended without a message. It was killed, was never started, or its machine failed."""
+    """The job or run ended without a message. For example, it was killed, was never started, or its machine failed."""
     INCOMPLETE = "incomplete"
     """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"

@@ -131,7 +131,7 @@ _NUMBERS = {
 
 
 def format_step(step: Step) -> str:
-    """Return the line of a step, without its line end.
+    """Return the line of a step, without a newline.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     Parameters
     ----------
     text
-        The line, without white space at its end.
+        The line, without trailing white space.
     line
         Line number, starting at 1.
 

@@ -20,7 +20,7 @@ class SchedulerKind(StrEnum):
     """The kind of scheduler that runs the jobs of a submission."""
 
     LOCAL = "local"
-    """The machine itself. It runs the jobs one after another."""
+    """This machine, without a scheduler. The jobs run one after another."""
     SLURM = "slurm"
     LSF = "lsf"
     FLUX = "flux"
@@ -127,7 +127,7 @@ class SubmissionFile(RunPlan):
     requeue: int = 0
     """Maximum number of requeues of a job."""
     digest: str = ""
-    """Digest of everything that the jobs depend on. It identifies an interrupted submission."""
+    """Digest of everything that the jobs depend on. The digest identifies an interrupted submission."""
 
 
 def read_submission(root: Path) -> SubmissionFile:
@@ -166,9 +166,9 @@ def _astray(submission: SubmissionFile) -> str | None:
 
 
 def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
-    """Return the directory that the submission was written to, or None if it was not moved.
+    """Return the original directory of the submission, or None if the submission was not moved.
 
-    Its scripts contain the original path and would run there.
+    The job scripts contain the original path and would run there.
     """
     place = submission.root
     if place is None or (Path(place).exists() and Path(place).samefile(root)):

@@ -46,7 +46,10 @@ class Algorithm(str, Enum):
     """The algorithm of a collective, and the library that implements it."""
 
     AUTO = "auto"
-    """The algorithm with the shortest expected time. It may be the MPI library's own collective, without a codec."""
+    """The algorithm with the shortest expected time.
+
+    The fastest algorithm may be the MPI library's own collective, without a codec.
+    """
     ENCODED = "encoded"
     """The fastest algorithm that runs the codec."""
     NATIVE = "native"
@@ -61,7 +64,7 @@ class Algorithm(str, Enum):
     Bytes from other nodes are forwarded unchanged.
     """
     RING = "ring"
-    """A ring in which each hop encodes the partial sums again. It is provided for comparison only."""
+    """A ring in which each hop encodes the partial sums again. This algorithm is provided for comparison only."""
     DOUBLING = "doubling"
     """Recursive doubling: whole vectors are exchanged at distances 1, 2, 4, ..., with few messages."""
     HOMOMORPHIC = "homomorphic"

@@ -162,7 +162,7 @@ CONTENTS = tuple(CommPrecision.model_fields)
 
 
 def _by_content(value: Any) -> Any:
-    """Expand a single format to a mapping with this format for all kinds of content."""
+    """Expand a single format to a mapping that assigns this format to all kinds of content."""
     if not isinstance(value, str):
         return value
     if value == "megatron":

@@ -55,7 +55,7 @@ class TracedCall:
 
     operation: str
     dtype: str
-    """Short name of the dtype. It is empty if the dtype is unknown."""
+    """Short name of the dtype, or an empty string if the dtype is unknown."""
     message_bytes: int | None
     """Bytes of the whole vector (input of a reduction, output of a gather), or None if unknown."""
     group: TracedGroup

@@ -20,7 +20,7 @@ COMPUTATION = "computation"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of communication calls."""
+    """A kind of communication call."""
 
     dimension: str
     """Parallel dimension, or `UNKNOWN` if the traces do not contain it."""
@@ -124,7 +124,7 @@ class Diagnosis:
     codec_speed: float
     """Assumed codec speed in GB/s of uncompressed data."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step. It is empty if there are no traces."""
+    """Timeline of the first rank's last step. Empty if no traces exist."""
     from_traces: bool = True
     """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
     link_gbit: float | None = None

@@ -11,7 +11,7 @@ from hpcbench.present.document import Figure
 
 _POINTS = 41
 _DECADES = 1.5
-"""Decades of bandwidth plotted on each side of the traced bandwidth."""
+"""Number of decades of bandwidth that are plotted on each side of the traced bandwidth."""
 _MOST_TRACKS = 8
 
 

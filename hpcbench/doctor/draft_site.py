@@ -1,4 +1,4 @@
-"""Draft of a site file for this machine, with the source of each value, and marks for guesses and missing values."""
+"""Draft of a site file for this machine, with the source of each value. Guesses and missing values are marked."""
 
 import json
 import os

@@ -46,7 +46,7 @@ def gpus_here() -> LocalGpus:
 
 
 def check_gpus(needed: bool) -> Check:
-    """Check the GPUs. They are `needed` if the ranks run on the GPUs of this machine."""
+    """Check the GPUs. Set `needed` if the ranks run on the GPUs of this machine."""
     gpus = gpus_here()
     if gpus.gpus:
         kinds = Counter(f"{gpu.model}, {gpu.memory_gb or '?'} GB, driver {gpu.driver}" for gpu in gpus.gpus)

@@ -15,7 +15,7 @@ class Rules(NamedTuple):
     Attributes
     ----------
     misfit
-        Function that returns the first violated rule. Its arguments are the model settings, the training settings, and
+        Function that returns the first violated rule. The arguments are the model settings, the training settings, and
         `tp` and `tensor` of the layout.
     idle
         Function that yields settings that have no effect, with the reason and the remedy.

@@ -23,7 +23,7 @@ class JobOptions:
     job: str
     """Name of the job's directory in ``jobs``."""
     id: str
-    """Scheduler id of this job. It is empty if the script was started by hand."""
+    """Scheduler id of this job, or an empty string if the script was started by hand."""
     script: int
     """Process id of the job script, which is the driver's parent."""
     signals: int

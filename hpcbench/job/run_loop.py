@@ -53,7 +53,7 @@ def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int
     """Return a run's time limit and the time for its checkpoint, in seconds. A limit of 0 means no limit.
 
     By default, the time until the job's stop request is divided equally among the incomplete runs. The checkpoint time
-    is at most the limit, so a run that does not stop takes little time from the others.
+    is at most the limit, so a run that does not stop takes little time from other runs.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ class DataParallel:
         """Return the 2-norm of the gradient of the whole model.
 
         Each parameter is counted once, and the result is bitwise identical on all ranks. The norm is NaN if a gradient
-        is not finite. It is None if all gradients are finite but no rank has the mean gradient.
+        is not finite. The norm is None if all gradients are finite but no rank has the mean gradient.
         """
         return self._world_norm(self.gradient_square())
 

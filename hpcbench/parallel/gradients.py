@@ -1,8 +1,8 @@
 """Reduction of gradients to the owners of the pieces.
 
 Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
-3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. They accumulate only the
-owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This needs less memory but more messages.
+3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. These stages accumulate only
+the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This needs less memory but more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,8 +54,8 @@ class Gradients:
     link
         Link to host memory, or None if the gradients of the pieces are on the device.
     whole
-        Callback, used if `freed` is set. It is called when a micro-batch has added all gradients of a bucket, so the
-        weights of the bucket are no longer needed.
+        Callback, used if `freed` is set. The callback is called when a micro-batch has added all gradients of a bucket,
+        so that the weights of the bucket are no longer needed.
     touched
         Record of the touched rows of the table whose gradient may be sent as rows, or None if there is no such table.
     always

@@ -9,7 +9,7 @@ from hpcbench.parallel.pieces import Piece
 
 
 class Masking(Protocol):
-    """A mask that keeps some weights at zero. It sets `Piece.packing`, so that messages omit the zeros."""
+    """A mask that keeps some weights at zero. The mask sets `Piece.packing`, so that messages omit the zeros."""
 
     def is_due(self, updates: int) -> bool:
         """Return whether the zeros are selected again after `updates` updates."""

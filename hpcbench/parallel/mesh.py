@@ -24,7 +24,8 @@ class Mesh:
     links
         Speeds of links and codecs, used to select plans.
     places
-        Memory locations of the groups' arrays. The default is host memory, and GPU memory without GPU-aware MPI.
+        Memory locations of the groups' arrays. By default, arrays may be in host memory or in GPU memory, and GPU-aware
+        MPI is not used.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ root mean square.
 - Adam's bias corrections of the moments remain. The correction of the variance is frozen together with the variance.
 
 Gradients are never clipped, because after the freeze no rank has the mean gradient or its norm. The norms of the
-replicas' own gradients do not determine the norm of the mean. These norms are larger, by up to a factor of the square
+replicas' own gradients do not determine the norm of the mean. These norms are larger, by a factor of up to the square
 root of the number of replicas. DeepSpeed scales each rank's gradient by the norm of this rank, which is a different
 algorithm.
 """
@@ -72,8 +72,8 @@ class OneBitAdam(DataParallel):
     def frozen_elements(self) -> tuple[int, int]:
         """Count all elements of the model, and the elements that have had no gradient so far and will never change.
 
-        All ranks must call this method, and all return the same counts. It should be called immediately after the
-        variance is frozen.
+        All ranks must call this method, and all return the same counts. The method should be called immediately after
+        the variance is frozen.
         """
         counts = [0.0, 0.0]
         for variance in (piece.adam.second[part] for piece in self.pieces for part in piece.counted()):

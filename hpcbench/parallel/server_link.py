@@ -211,7 +211,7 @@ class Worker:
         """Actual last step of the round, as reported by the first shard."""
 
     def pull(self, into: Sequence[Sequence[Buffer]]) -> bool:
-        """Read the weights of all shards as soon as the clocks permit the read. Return False if no work remains.
+        """Read the weights of all shards as soon as the workers' clocks permit this. Return False if no work remains.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Start of a backward pass with a given gradient of the output of a stage or of a recomputed piece."""
+"""Start of a backward pass with a given gradient, at the output of a stage or a recomputed piece."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """Execution of one stage of a pipeline without flush. Micro-batches stay in flight between steps.
 
 Each activation is preceded by a header, which contains the number of the micro-batch and the weight version of its
-first stage. With vertical sync or with two versions, a stage uses the version in the header. Otherwise it uses its
-newest version.
+first stage. With vertical sync or with two versions, a stage uses the version in the header. Otherwise, the stage uses
+its newest version.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class StreamPipeline(Pipeline):
     policy
         Policy that provides the channels. Headers use the channel without compression.
     others
-        Keyword arguments of `Pipeline`.
+        Keyword arguments that are passed to `Pipeline`.
 
     Attributes
     ----------

@@ -14,10 +14,11 @@ def time_fused_attention(
 ) -> float:
     """Return the time in seconds of `flops` operations in a fused causal kernel, ``FA1``, ``FA2`` or ``FA3``.
 
-    `flops` must be half of the operations of unmasked attention. FlashAttention 1 was measured only on an A100. Its
-    speed relative to FlashAttention 2 is assumed to be the same on other GPUs. FlashAttention 3 also represents cuDNN's
-    kernels, which are equally fast. FlashAttention 3 is available only on an H100. Other GPUs run FlashAttention 2.
-    Devices without a table, such as a V100 or a CPU, are assumed to run at half the rate of large matrix products.
+    `flops` must be half of the operations of unmasked attention. FlashAttention 1 was measured only on an A100. The
+    speed of FlashAttention 1 relative to FlashAttention 2 is assumed to be the same on other GPUs. FlashAttention 3
+    also represents cuDNN's kernels, which are equally fast. FlashAttention 3 is available only on an H100. Other GPUs
+    run FlashAttention 2. Devices without a table, such as a V100 or a CPU, are assumed to run at half the rate of large
+    matrix products.
     """
     peak = device.peak(precision)
     if precision not in ("fp16", "bf16"):

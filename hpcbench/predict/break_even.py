@@ -3,8 +3,8 @@
 A step takes ``local + bytes / B`` seconds. ``local`` excludes the network, ``bytes`` counts exposed network traffic of
 a node, and B is the node's network bandwidth. Baseline and scheme are equally fast at ``B* = (bytes of the baseline -
 bytes of the scheme) / (local time of the scheme - local time of the baseline)``. The scheme wins on slower networks and
-loses on faster ones. A scheme with a shorter local time always wins, unless it sends more bytes. Otherwise, a scheme
-that saves no bytes never wins.
+loses on faster ones. A scheme with a shorter local time always wins, unless it sends more bytes. A scheme with a longer
+local time never wins if it saves no bytes.
 """
 
 import math

@@ -22,7 +22,7 @@ class PredictedCall:
     width: int
     """Number of bytes per element on the wire."""
     group: str
-    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
+    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (consecutive replicas on one node), ``ep`` (ranks that hold
     different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage), ``world``,
     or axes of the tensor grid, one letter each."""
 

@@ -34,7 +34,7 @@ class StepCalls:
     rank
         Rank in the world.
     updates
-        Number of updates before this step. The variance of 1-bit Adam is frozen after a number of updates.
+        Number of updates before this step, which determines whether the variance of 1-bit Adam is frozen.
     node_ranks
         Number of consecutive data-parallel ranks on a node, for `node_copy`, or None for the whole group.
     zeros

@@ -1,9 +1,9 @@
 """Parameters and floating-point operations of a model, from published closed forms. Pure.
 
 The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
-and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. Their operations are counted per
-row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped tokens.
-Hardware FLOPs count all rows that experts compute, including empty slots.
+and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of experts are
+counted per row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped
+tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -86,7 +86,7 @@ class ExpertShape(NamedTuple):
     chosen: int
     """Rows per sequence that a layer's router selects."""
     places: int | None
-    """Expert slots of a layer per sequence, or None without a limit."""
+    """Expert slots of a layer per sequence, or None if the number is unlimited."""
     padded: bool
     """Whether experts compute all of their slots, with zeros in empty slots."""
     routers: int
@@ -216,8 +216,9 @@ def count_neox_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> 
     """Return the operations executed for one sequence according to GPT-NeoX's formula.
 
     ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``);
-    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation it counts
-    three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as none here.
+    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation, the
+    formula counts three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as
+    no recomputation here.
     """
     forward = _count_forward(sizes, executed=True)
     return (4 if has_layer_recompute(recompute) else 3) * (forward.blocks + 3 * forward.head / 4)

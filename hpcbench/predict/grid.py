@@ -13,7 +13,7 @@ mode   forward                          backward
 3d     (q-1) (A + B + C) / q^3          the same: gathered operands are kept
 ====== ================================ ==============================================
 
-In 2d and 2.5d the product of the head streams the vocabulary, so C replaces A.
+In modes 2d and 2.5d, the product of the head streams the vocabulary, so C replaces A.
 """
 
 import math
@@ -159,8 +159,9 @@ def count_transient_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the peak buffer size of a linear layer's forward pass, in elements.
 
     Values that the layer keeps or returns are not counted. SUMMA holds two pieces of each broadcast operand: one is
-    multiplied while the next arrives. It also holds the accumulated result, or two results if results are reduced. With
-    gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q`` of the sum.
+    multiplied while the next arrives. The buffer also holds the accumulated result, or two results if results are
+    reduced. With gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q``
+    of the sum.
     """
     product, how = grid.products[layer.word], grid.products[layer.word].forward
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))

@@ -137,7 +137,7 @@ class ComputeCosts:
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
         """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
-        The cast of weights, once per step, is neglected.
+        The cast of weights, which takes place once per step, is neglected.
         """
         if not self._program.fp8:
             return [], []

@@ -50,13 +50,16 @@ class Table:
     name: str
     """Name of the table: letters, digits and hyphens. Tables of different chapters may share a name."""
     title: str
-    """Title of the table. It is empty if the chapter title suffices."""
+    """Title of the table, or an empty string if the chapter title suffices."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table."""
     group: str = ""
-    """Title of the details group. It is empty for tables that are always visible. HTML pages show groups collapsed."""
+    """Title of the details group, or an empty string for tables that are always visible.
+
+    HTML pages show groups collapsed.
+    """
 
 
 @dataclass(frozen=True)

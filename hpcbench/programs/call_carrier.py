@@ -14,7 +14,7 @@ from hpcbench.comm.plan import Operation, Plan
 from hpcbench.programs.account import CallCounts
 
 Begin = Callable[[Sequence[Plan]], Work]
-"""Function that starts a prepared call, given its plans. It may run in any thread.
+"""Function that starts a prepared call in any thread, given its plans.
 
 On all ranks, calls start in program order.
 """

@@ -41,7 +41,7 @@ def run(
     dry
         Whether to only count messages.
     out
-        Directory for one file per rank. It must be on a file system that all nodes share.
+        Directory for one file per rank. The directory must be on a file system that all nodes share.
     log
         Log file to which the counts are written as events.
     traces

@@ -1,7 +1,7 @@
 """Parallel dimension of a group, found from user patterns, the group's description, or a declared layout.
 
-Frameworks set descriptions of their groups. Several groups may share a description, and some groups have none. A group
-without a description counts as data-parallel if a framework sums gradients over it. The messages of a group with
+Frameworks assign descriptions to their groups. Several groups may share a description, and some groups have none. A
+group without a description counts as data-parallel if a framework sums gradients over it. The messages of a group with
 unknown dimension are not encoded.
 """
 

@@ -23,7 +23,9 @@ from hpcbench.comm.memory import Slice
 _LENGTH = np.dtype("<u8")
 _LOOK_S = 5e-5
 LAG = 2
-"""Number of slices that start between two stages of a slice. Their messages are in flight while the slice is decoded.
+"""Number of slices that start between two stages of a slice.
+
+The messages of these slices are in flight while the slice is decoded.
 """
 
 

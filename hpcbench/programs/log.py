@@ -80,7 +80,7 @@ def _reason(ended: Ended, idle: str | None) -> str | None:
 
 
 def _start(settings: Interposition) -> Start:
-    """Return a start event without a study. Study fields are null."""
+    """Return the start event of a program that is not part of a study. Study fields are null."""
     return Start(
         time=format_now(),
         schema=None,

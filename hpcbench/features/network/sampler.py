@@ -1,6 +1,7 @@
 """Process that samples the network counters of a node while a program runs.
 
-The process is detached and holds no pipe open, so a launcher does not wait for it. It exits when the program exits.
+The process is detached and holds no pipe open, so a launcher does not wait for it. The sampling process exits when the
+program exits.
 """
 
 import json
@@ -77,7 +78,7 @@ def _find_start(process: int) -> str | None:
 _MOST_CORES = 0.9
 """Fraction of a node's cores above which a job is considered alone on the node.
 
-It is below 1 because sites reserve some cores.
+The fraction is below 1 because sites reserve some cores.
 """
 
 

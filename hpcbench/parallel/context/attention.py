@@ -32,7 +32,7 @@ class Positions:
     Parameters
     ----------
     mesh
-        Mesh whose ``cp`` group divides the positions among its ranks. The layout of the mesh selects the method.
+        Mesh. The positions are divided among the ranks of its ``cp`` group. The layout of the mesh selects the method.
     policy
         Policy that provides the channels.
     overlap

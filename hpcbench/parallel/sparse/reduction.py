@@ -1,8 +1,8 @@
 """Reduction of an embedding gradient that is sent as touched rows.
 
 At stage 0, each replica sends its rows to all other replicas. With ZeRO, each row is sent only to the owners of its
-values. The replicas first exchange their row counts, so they all select the same method. They send the whole gradient
-if it takes fewer bytes, or if it was measured to be faster. Every replica adds rows in rank order.
+values. The replicas first exchange their row counts, so they all select the same method. The replicas send the whole
+gradient if it takes fewer bytes, or if this was measured to be faster. Every replica adds rows in rank order.
 """
 
 from dataclasses import dataclass

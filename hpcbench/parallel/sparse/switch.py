@@ -48,7 +48,7 @@ class Ways:
 
     @property
     def whole_bytes(self) -> int:
-        """Bytes of all replicas for reducing the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
+        """Bytes that all replicas send to reduce the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:
@@ -57,7 +57,7 @@ class Ways:
         return (self.replicas - 1) * counted[0] if self.gathered else sum(counted) - counted[replica]
 
     def rows_bytes(self, counts: Counts) -> int:
-        """Count the bytes of all replicas for sending rows and their indices, rounded up."""
+        """Count the bytes that all replicas send for rows and their indices, rounded up."""
         leaving = sum(self.leaving(counts, replica) for replica in range(self.replicas))
         return leaving * INDEX_BYTES - (-leaving * self.width * self.wire_bytes // self.length)
 

@@ -2,8 +2,8 @@
 
 The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
 
-- A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. Its replicas take turns, and the
-  gradients of its weights are summed over them.
+- A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. The replicas of a stage take
+turns, and the gradients of its weights are summed over them.
 - A boundary takes ``2 a / B``, for an activation and a gradient.
 
 With a codec, the bytes of a message are multiplied by ``ratio``, and each unencoded byte takes ``codec_s`` additional
@@ -88,7 +88,7 @@ class Setting:
 
 
 class LayerChain:
-    """Layers in order, with prefix sums."""
+    """The layers in order, with prefix sums of their properties."""
 
     def __init__(self, layers: Sequence[ChainLayer]) -> None:
         if not layers:

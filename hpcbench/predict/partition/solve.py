@@ -2,8 +2,9 @@
 
 ``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the minimum time of the slowest stage
 for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. A stage
-that does not fit into the memory of its ranks takes infinite time. The number of versions of a stage equals the number
-of micro-batches between the stage and the end: ``ceil(ranks from the stage to the end / ranks of the stage)``.
+that does not fit into the memory of its ranks takes infinite time. The number of weight versions of a stage equals the
+number of micro-batches between the stage and the end of the pipeline: ``ceil(ranks from the stage to the end / ranks of
+the stage)``.
 """
 
 import math
@@ -47,7 +48,10 @@ _WIDER = 1.3
 The second search uses the square of this ratio, and so on.
 """
 _SLACK = 1 + 1e-9
-"""Maximum ratio of a split's time to the best time. It exceeds 1 because sums of floats depend on their order."""
+"""Maximum ratio of a split's time to the best time.
+
+The ratio exceeds 1 because sums of floats depend on their order.
+"""
 
 
 class Solver:

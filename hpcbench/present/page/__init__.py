@@ -38,7 +38,7 @@ class Placed:
     id: str
     kind: str
     heading: str
-    """Heading of the block. It is empty for sentences without a tone."""
+    """Heading of the block, or an empty string for sentences without a tone."""
     drawing: str = ""
 
 
@@ -54,7 +54,7 @@ def _place(block: Block, id: str, styles: Stylesheet, *, is_answer: bool) -> Pla
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of a chapter that are shown together: the untitled blocks at the top, or a folded group of details."""
+    """Blocks of a chapter that are shown together: the untitled blocks at the top, or a collapsed group of details."""
 
     title: str
     id: str

@@ -25,7 +25,7 @@ from hpcbench.train.observer import Observer
 _WIDE = 0.9
 """Fraction of a node's cores above which a job is considered alone on the node.
 
-It is below 1 because sites reserve some cores.
+The fraction is below 1 because sites reserve some cores.
 """
 _OWNED = "SLURM_CPUS_ON_NODE"
 """Environment variable with the number of cores that Slurm allocated to the job on this node."""
@@ -115,7 +115,7 @@ def sum_counters(
 ) -> Energy:
     """Sum the reports of all ranks.
 
-    The sum of nodes, GPUs or processors is None if one of their counters is missing.
+    The energy of nodes, GPUs or processors is None if one of their counters is missing.
     """
     counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))

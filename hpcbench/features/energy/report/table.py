@@ -133,7 +133,7 @@ _MOST = 6
 _MORE = 1.05
 """Largest plausible ratio of the runs' energy to the job's energy.
 
-It exceeds 1 because clocks and counters differ slightly.
+The ratio exceeds 1 because clocks and counters differ slightly.
 """
 
 

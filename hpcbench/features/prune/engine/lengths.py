@@ -11,7 +11,7 @@ def compute_whole_length(nonzeros: int, replicas: int) -> int:
 
 
 def compute_piece_length(nonzeros: Sequence[int]) -> int:
-    """Compute the message length of a piece in elements. It is the same for all pieces.
+    """Compute the message length of a piece in elements. All pieces have the same length.
 
     The piece with the most nonzeros determines the length.
 
