@@ -176,6 +176,7 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
         )
     ),
     *(path for rules in RULES for path in rules.can_be_idle),
+    ("data", "samples"),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
 """Settings that `_idle` may yield."""
