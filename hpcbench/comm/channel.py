@@ -69,6 +69,10 @@ class Channel:
     """Number of updates after which residuals are set to zero, or 0 for never."""
     sample_changes: int = 0
     """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
+    mixed_bits: float = 0.0
+    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
+    differences: bool = False
+    """Whether messages contain the changes of weights since the previous gather instead of the weights."""
     axis: str = ""
     """Axis of a tensor grid, or several axes if a sum spans more than one."""
     counters: Counters = field(default_factory=Counters)
@@ -94,7 +98,9 @@ class Channel:
         """The treatment of the next message."""
         return Treatment(
             *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
-            *(self.feedback_average, self.feedback_reset, self.sample_changes),
+            *(self.feedback_average, self.feedback_reset, self.differences),
+            mixed_bits=self.mixed_bits,
+            sample_changes=self.sample_changes,
         )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
@@ -151,6 +157,8 @@ def resolve_channel(
         feedback_average=treatment.feedback_average,
         feedback_reset=treatment.feedback_reset,
         sample_changes=treatment.sample_changes,
+        mixed_bits=treatment.mixed_bits,
+        differences=treatment.differences,
         axis="".join(axis),
     )
 
@@ -162,3 +170,5 @@ def change_treatment(channel: Channel, treatment: Treatment) -> None:
     channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset
     channel.sample_changes = treatment.sample_changes
     channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes
+    channel.mixed_bits = treatment.mixed_bits
+    channel.differences = treatment.differences

@@ -43,6 +43,23 @@ def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
     )
 
 
+def find_difference_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why a run cannot gather differences of weights, or None if it can."""
+    if not any(rule.differences for rule in scheme.rules):
+        return None
+    if train.zero == 3:
+        return (
+            "differences adds to the weights of the previous gather, but train.zero 3 frees weights after their use: "
+            "set train.zero to 1 or 2, or leave differences out"
+        )
+    if train.sync != "all-reduce":
+        return (
+            f"differences adds to the weights of the previous gather, but with sync {train.sync} workers read weights "
+            "at different times: use all-reduce, or leave differences out"
+        )
+    return None
+
+
 def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
     """Return why low-rank sums cannot replace gradient sums in a run, or None if they can."""
     if not any(rule.low_rank for rule in scheme.rules):

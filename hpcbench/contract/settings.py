@@ -100,6 +100,8 @@ class RuleSettings(LogObject):
     feedback: bool | None = None
     low_rank: int | None = None
     sample_changes: int | None = None
+    mixed_bits: float | None = None
+    differences: bool | None = None
     from_step: int | None = None
     until_step: int | None = None
 

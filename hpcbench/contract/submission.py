@@ -20,7 +20,7 @@ class SchedulerKind(StrEnum):
     """The kind of scheduler that runs the jobs of a submission."""
 
     LOCAL = "local"
-    """This machine, without a scheduler. The jobs run one after another."""
+    """The local machine, without a scheduler. The jobs run one after another."""
     SLURM = "slurm"
     LSF = "lsf"
     FLUX = "flux"

@@ -158,7 +158,12 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     """
     if not alone and not run:
         remedy = "name the site with hpcbench doctor --site NAME --run; --draft-site prints a draft of a site file"
-        return [report_unknown("two ranks", "not started, because a scheduler answers here", remedy), _aware(site, "")]
+        return [
+            report_unknown(
+                "two ranks", "not started, because this machine has a scheduler and may be a login node", remedy
+            ),
+            _aware(site, ""),
+        ]
     if site.scheduler.kind != "local" and not run:
         remedy = "start two ranks with hpcbench doctor --run, where this is allowed"
         return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]

@@ -8,8 +8,9 @@ from torch import Tensor
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel import differences
 from hpcbench.parallel.buckets import Bucket
-from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer
+from hpcbench.parallel.buffers import Buffer, from_buffer, room, to_buffer, to_tensor
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.packing import Packing
 from hpcbench.parallel.pieces import Piece
@@ -41,7 +42,10 @@ class Replicated:
 
 
 class GatheredAfterStep:
-    """Weights that all ranks gather as soon as the pieces are updated (stages 1 and 2)."""
+    """Weights that all ranks gather as soon as the pieces are updated (stages 1 and 2).
+
+    Messages contain the weights, or their differences from the weights of the previous gather.
+    """
 
     def __init__(self, mesh: Mesh, policy: Policy, *, overlap: bool) -> None:
         self._mesh, self._overlap = mesh, overlap
@@ -50,6 +54,8 @@ class GatheredAfterStep:
 
     def give(self, piece: Piece, source: Tensor) -> None:
         """Start to gather the bucket, in the background if overlap is enabled."""
+        if self._channel.differences:
+            source = differences.subtract(source, piece)
         source, gathered = to_send(source, piece.bucket, piece.packing)
         group = self._mesh.replicas(piece.bucket.ep)
         tensors = None if piece.packing else partial(piece.bucket.list_message_parts, piece.owned)
@@ -61,7 +67,11 @@ class GatheredAfterStep:
         """Wait for all buckets, and copy the gathered values to the weights."""
         for piece, gathered, work in self._arriving:
             work.wait()
-            piece.bucket.values.copy_(arrived(gathered, piece.bucket, piece.packing))
+            if self._channel.differences:
+                changes = to_tensor(gathered)
+                differences.add(piece, piece.packing.unpack(changes) if piece.packing else changes)
+            else:
+                piece.bucket.values.copy_(arrived(gathered, piece.bucket, piece.packing))
         self._arriving = []
 
 

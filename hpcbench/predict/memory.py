@@ -143,8 +143,11 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         owned = 0
     gathered = max(laid.together for laid in calls.laid.values()) * width if train.zero == 3 else 0
     several = workload.micro_batches > 1
+    # Differences of all pieces remain allocated until the gathers have finished. The weights are their reference.
+    changes = any(rule.differences for rule in workload.scheme.rules) and train.zero in (1, 2) and layout.replicas > 1
     # The previous micro-batch may still have pending sums.
     pieces = sum(bucket.length // (layout.replicas // bucket.ep) * count for bucket, count in calls.buckets)
+    differences = pieces * master if changes else 0
     arriving = pieces * master if train.zero >= 2 and several and train.overlap and layout.replicas > 1 else 0
     versions, in_run = 1, workload.micro_batches
     if train.schedule in UNFLUSHED:  # Micro-batches of later steps use earlier weights.
@@ -173,6 +176,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
+    messages += _count_split_elements(workload, largest, parameters) * master
     # A parameter server holds one pending push from each worker, and the weights that are being sent.
     served = 0.0 if train.sync == "all-reduce" else 2.0 * parameters * master
     codec, residuals = _count_codec_bytes(workload, calls, largest, parameters)
@@ -194,7 +198,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         "after reduction": {
             "gradients": owned + (full_gradients if train.zero < 2 else 0),
             "activations": 0.0,
-            "transient": largest * master * 2.0 + served,
+            "transient": largest * master * 2.0 + served + differences,
         },
     }
     host = sums_host + held.get("host optimizer", 0)
@@ -326,6 +330,16 @@ def _count_grid_buffers(workload: Workload) -> float:
     rows = train.seq_len // workload.layout.cp * train.micro_batch
     layers = [*grids.list_block_products(rows, model), grids.make_head(rows, model)]
     return float(max(grids.count_transient_elements(grid, layer) for layer in layers) * get_itemsize(train))
+
+
+def _count_split_elements(workload: Workload, largest: int, parameters: int) -> int:
+    """Return the number of gradients that are copied to messages of mixed widths at the same time."""
+    setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
+    if not any(treatment.mixed_bits for _, treatment in list_treatments(workload.scheme, setting)):
+        return 0
+    if not workload.train.overlap:
+        return largest
+    return parameters if workload.train.zero < 2 else min(2 * largest, parameters)
 
 
 def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, parameters: int) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 """Checkpoints of a run, with one file per rank. A run with any layout can resume from a checkpoint.
 
-``checkpoint/step-000060/`` contains the files ``rank-00000.pt``, ``rank-00001.pt`` and so on. It also contains
-``complete.json`` with the size and digest of each file and the tensor index. The directory is written under a temporary
-name, all files are synced to disk, and the directory is renamed when all ranks have finished. If the run is killed at
-any time, the previous checkpoint remains usable. The last two checkpoints are kept, because a file system may damage
-one.
+``checkpoint/step-000060/`` contains the files ``rank-00000.pt``, ``rank-00001.pt`` and so on. The directory also
+contains ``complete.json`` with the size and digest of each file and the tensor index. The directory is written under a
+temporary name, all files are synced to disk, and the directory is renamed when all ranks have finished. If the run is
+killed at any time, the previous checkpoint remains usable. The last two checkpoints are kept, because a file system may
+damage one.
 """
 
 import socket

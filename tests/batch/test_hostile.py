@@ -85,6 +85,8 @@ SITE: dict[str, Any] = {
                     "feedback_reset": 0,
                     "low_rank": 0,
                     "sample_changes": 0,
+                    "mixed_bits": 0.0,
+                    "differences": False,
                     "from_step": 1,
                     "until_step": None,
                 },
@@ -227,7 +229,7 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts this text. If not, check that the message is one line."""
+    """Return whether a field accepts this text. If the field refuses the text, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)

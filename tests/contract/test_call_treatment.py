@@ -68,6 +68,11 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
             Scheme(rules=[Rule(dimension="PP", phase="FORWARD", codec="int4", sample_changes=4)]),
             "has sample_changes, but",
         ),
+        (
+            Scheme(rules=[Rule(dimension="DP", codec="int4:32/256", mixed_bits=5)]),
+            "has mixed_bits, but the gradients of",
+        ),
+        (Scheme(rules=[Rule(dimension="ZERO", codec="int4", differences=True)]), "has differences, but a program's"),
         (Scheme(rules=[Rule(dimension="DP", codec="none", low_rank=4)]), "has low_rank, but a program's calls do not"),
         (Scheme(algorithm="homomorphic", default="int8:256"), "homomorphic"),
         (Scheme(algorithm="encoded", default="none", optimizer="onebit-adam"), "optimizer"),

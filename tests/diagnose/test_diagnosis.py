@@ -122,7 +122,7 @@ def test_messages_in_the_group_of_all_ranks_have_an_unknown_dimension(tmp_path: 
 
 
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
-    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
+    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. The clock of rank 1 is ahead."""
     first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]
     second = [*steps(0, 1000), kernel(0, 550), collective(550, 200, n=100), kernel(750, 250)]
     return first, shifted(second, ahead)

@@ -428,6 +428,7 @@ ELSEWHERE = {
     "features/prune/prune_faults.py": "features/prune/test_pruning.py",
     "parallel/onebit_worker.py": "parallel/test_onebit.py",
     "parallel/gradient_schemes_worker.py": "parallel/test_gradient_schemes.py",
+    "parallel/weight_differences_worker.py": "parallel/test_weight_differences.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",

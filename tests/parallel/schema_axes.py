@@ -256,6 +256,10 @@ NO_AXIS = {
         (f"train.keep_messages.{name}" for name in ("each", "ranks", "message_mb", "mb")),
         "how much is written (tests/features/messages/test_message_samples.py)",
     ),
+    **dict.fromkeys(
+        (f"train.codec_effects.{name}" for name in ("steps", "codecs")),
+        "repeats steps and changes no value (tests/features/effects/test_codec_effects.py)",
+    ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
     "train.transport": "NCCL needs GPUs (tests/comm/test_nccl_transport.py)",
     "schemes.environment": "variables for the MPI library",
@@ -270,7 +274,9 @@ NO_AXIS = {
     ),
     "rules.sample_changes": "sends changes of activations (test_sample_changes.py)",
     "rules.low_rank": "approximates gradients (test_gradient_schemes.py)",
+    "rules.mixed_bits": "splits gradients by width (test_mixed_widths.py)",
     **dict.fromkeys(("rules.feedback_average", "rules.feedback_reset"), "averages errors (test_gradient_schemes.py)"),
+    "rules.differences": "the content of gathers (test_weight_differences.py)",
     **dict.fromkeys(("rules.from_step", "rules.until_step"), "the steps of a codec (test_gradient_schemes.py)"),
     **dict.fromkeys(
         (name for name in FIELDS if "." not in name and name not in ("nodes", "ranks_per_node", "scheme", "schemes")),

@@ -190,7 +190,7 @@ def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
 def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_results):
     result = find_result(mpi_results, "differing", True)
     for state, reason, steps in result["outcomes"]:
-        assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 hold")
+        assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 have")
     assert result["serving"] == [False] * WORKERS
 
 

@@ -23,6 +23,7 @@ from hpcbench.predict.measured_tables import apply_tables, read_tables
 from hpcbench.predict.operations import BackgroundTransfer, Compute, WaitForTransfer
 from hpcbench.predict.program import ENGINE
 from hpcbench.predict.simulator import CoreUse, Simulation
+from hpcbench.predict.stage import find_stage_parts
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import ComputeCosts
@@ -242,14 +243,15 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e15))
     model = Model(layers=3, hidden=256, heads=8)
     train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=3)
-    step = StepModel(Workload(model, train, Layout(dp=8), 2), result)
+    workload = Workload(model, train, Layout(dp=8), 2)
+    step = StepModel(workload, result)
     seconds = step.run()
     costs = step._programs[0].costs
     work = sum(part.busy for pair in costs.chunks for part in pair)
     calls = sum(cost.inside for buckets in costs.reductions for _, cost in buckets) + costs.tail.inside
     total = (work + calls + costs.optimizer) * RANKS / CORES
     assert seconds.seconds.value - seconds.parts["waiting"] == pytest.approx(total, rel=1e-3)
-    gathers = [item for part in costs.parts for item in range(part.layers)]
+    gathers = [item for part in find_stage_parts(workload, 0) for item in range(part.layers)]
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 

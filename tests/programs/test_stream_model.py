@@ -184,7 +184,7 @@ def test_a_call_during_the_capture_of_a_graph_is_refused_by_name() -> None:
     with played.model.rank(0):
         x = played.model.tensor(values(0, N))
         played.orders[0].cuda.capturing = True
-        with pytest.raises(RuntimeError, match="all-reduce of group replicas during CUDA graph capture"):
+        with pytest.raises(RuntimeError, match="all-reduce of group replicas was called during CUDA graph capture"):
             played.reduce(0, x)
 
 

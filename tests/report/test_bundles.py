@@ -218,7 +218,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
     [
         (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: use a name that ends with .tar.gz"),
         (["--anonymous"], "--anonymous: applies only to bundles: add --bundle FILE"),
-        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
+        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: give OLD=NEW"),
     ],
 )
 def test_wrong_options_are_one_line(root: Path, options: list[str], message: str) -> None:

@@ -201,7 +201,7 @@ def test_phases_that_leave_something_out_are_named_with_their_line(tmp_path: Pat
     change(log, "phases", {"stages": rows})
     line = next(i for i, text in enumerate(log.read_text().splitlines(), 1) if "phases" in text[:20])
     (note,) = measure(from_log(log)).notes
-    assert f"{log}:{line}: the phases of stage 1 come to 0.11 s per step, but its step took 0.13 s" in note
+    assert f"{log}:{line}: the phases of stage 1 add up to 0.11 s per step, but its step took 0.13 s" in note
 
 
 def test_the_hosts_links_and_what_lasts_in_memory(tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "prune": None,
         "trace": None,
         "keep_messages": None,
+        "codec_effects": None,
         "vertical_sync": False,
         "sync": "all-reduce",
         "staleness": 0,

@@ -111,7 +111,33 @@ def rule(**fields: Any) -> dict[str, Any]:
             "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave feedback_reset out",
         ),
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
+        ({"codec": "int4:32/256", "mixed_bits": 5}, "mixed_bits is for the reduction of gradients: write `dimension"),
+        (
+            {"dimension": "DP", "mixed_bits": 5},
+            "instead of 4, but the codec is int8:256: use int4:16/256 or int4:32/256",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 2.3},
+            "mixed_bits 2.3 is not between 2.375 and 8.1875, the bits per value if all values have 2 or 8 bits",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "feedback": True},
+            "mixed_bits does not support feedback: leave feedback out",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "min_bytes": 9},
+            "mixed_bits does not support min_bytes: leave min_bytes out",
+        ),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
+        (
+            {"differences": True},
+            "differences is for weights that are gathered after each step: write `dimension: ZERO`",
+        ),
+        ({"differences": True, "dimension": "ZERO", "phase": "FORWARD"}, "without phase FORWARD or BACKWARD"),
+        (
+            {"differences": True, "dimension": "ZERO", "codec": "mpc"},
+            "differences reduces the error of a codec, but codec mpc has none: leave differences out",
+        ),
         (
             {"from_step": 5, "until_step": 4},
             "until_step 4 is before from_step 5, so the rule applies to no step: raise",
@@ -339,3 +365,33 @@ def test_changes_of_samples_want_samples_that_recur(tmp_path: Path) -> None:
     assert "layout.tensor 2d splits samples over ranks" in explain(tp=4, tensor="2d")
     _, message = refusal(tmp_path, rule(dimension="PP", phase="FORWARD", sample_changes=4), layout={"pp": 2})
     assert "training samples never recur: set data.samples" in message
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
+        ({"prune": {"pattern": "2:4"}}, "train.prune removes values from messages: leave one of the two out"),
+        ({"layout": {"dp": 2}, "sync": "bsp", "clip": 0}, "sync bsp sends shards to servers: use all-reduce"),
+        ({"precision": "fp64"}, "fp64, which rule 1"),
+    ],
+)
+def test_mixed_widths_need_whole_gradients_of_replicas(tmp_path: Path, train: Any, message: str) -> None:
+    mixed = {"rules": [{"dimension": "DP", "codec": "int4:16/256:stochastic", "mixed_bits": 4.5}]}
+    assert runs_of(tmp_path, mixed)
+    _, refused = refusal(tmp_path, mixed, **train)
+    assert message in refused
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"zero": 3}, "train.zero 3 frees weights after their use: set train.zero to 1 or 2"),
+        ({"layout": {"dp": 2}, "sync": "bsp", "clip": 0}, "with sync bsp workers read weights at different times"),
+    ],
+)
+def test_differences_need_weights_that_remain(tmp_path: Path, train: Any, message: str) -> None:
+    differences = rule(dimension="ZERO", differences=True)
+    assert runs_of(tmp_path, differences)
+    _, refused = refusal(tmp_path, differences, **train)
+    assert message in refused

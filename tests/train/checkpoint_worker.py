@@ -51,6 +51,7 @@ STEPWISE = SIGNS.changed(
 AVERAGED = SIGNS.changed(
     rules=[Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=0.8, feedback_reset=3)]
 )
+DIFFERENCES = SIGNS.changed(rules=[Rule(dimension="ZERO", codec="rotate32+int4:32", differences=True)])
 LAZY = SIGNS.changed(rules=[Rule(dimension="PP", phase="BACKWARD", codec="int4:32", feedback=True)])
 CHANGES = SIGNS.changed(rules=[Rule(dimension="PP", phase="FORWARD", codec="int4:32", sample_changes=6)])
 LOW_RANK = SIGNS.changed(rules=[Rule(dimension="DP", codec="none", low_rank=2)])
@@ -73,6 +74,8 @@ CASES = {
     "dp2-tp2-fp32-zero1-feedback-low-rank": run_of(Layout(dp=2, tp=2), LOW_RANK),
     "dp2-tp2-fp32-zero1-stochastic": run_of(Layout(dp=2, tp=2), ROUNDED),
     "dp2-tp2-bf16-zero1-feedback": run_of(Layout(dp=2, tp=2), SIGNS, precision="bf16"),
+    "dp2-tp2-bf16-zero1-differences": run_of(Layout(dp=2, tp=2), DIFFERENCES, precision="bf16"),
+    "dp2-fp32-zero2-differences": run_of(Layout(dp=2), DIFFERENCES, zero=2),
     "dp2-tp2-fp32-zero0-onebit": run_of(
         # the variance of one step is tiny for some elements; with the lr of the other cases, 1e-2, the run diverges
         Layout(dp=2, tp=2),

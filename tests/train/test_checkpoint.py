@@ -15,6 +15,8 @@ CASES = [
     "dp2-tp2-fp32-zero1-feedback-low-rank",
     "dp2-tp2-fp32-zero1-stochastic",
     "dp2-tp2-bf16-zero1-feedback",
+    "dp2-tp2-bf16-zero1-differences",
+    "dp2-fp32-zero2-differences",
     "dp2-tp2-fp32-zero0-onebit",
     "pp2-fp64-zero1-tied",
     "pp2-fp32-zero1-lazy-feedback",
