@@ -1,6 +1,7 @@
 """Tests of verdicts: each branch, for intervals and for complete synthetic submissions."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -290,6 +291,7 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
     first, recommendation, second = answer(cell(both), "local")[:3]
     assert recommendation.startswith("With naive-mpc, 1000 steps take ")
+    assert re.search(r"\. The loss changes by [+-]\d\.\d{4} \([+-]\d\.\d{4} to [+-]\d\.\d{4}\)\.$", recommendation)
     assert [first, second] == [
         f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
         " loss no worse than the baseline's, rare failures not excluded.",
