@@ -151,6 +151,7 @@ STUDY: dict[str, Any] = {
         "transport": "mpi",
         "prune": "none",
         "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
+        "codec_effects": {"steps": [5], "codecs": ["int8"]},
     },
     "layout": {"dp": 2, "pp": 2, "tensor": "1d", "context": "ring", "stages": "auto"},
     "scheme": "baseline",
