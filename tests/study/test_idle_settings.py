@@ -50,7 +50,7 @@ BASE: dict[str, Any] = {
     "layout.dp": 1,
 }
 FULL: dict[str, Any] = {"model.experts": {"count": 4, "top": 2, "capacity": 0.5, "min_capacity": 1}}
-"""Settings with which experts must drop tokens."""
+"""Settings under which experts must drop tokens."""
 ONE_BIT: dict[str, Any] = {"train.zero": 0, "train.steps": 6, "train.clip": 0.0, "train.optimizer": "onebit-adam"}
 PRUNED: dict[str, Any] = {"train.prune": {"pattern": "unstructured", "sparsity": 0.5, "begin": 1, "end": 3}}
 TRAINS, PREDICTED = "trains", "predicted"
@@ -256,7 +256,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("layout.stages", {"layout.stages": "auto"}, "with layout.pp 1 there is only one stage"),
     ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
-"""Refused field, settings that make it idle, and text of the reason or the remedy."""
+"""Refused field, settings under which the field is idle, and text of the reason or the remedy."""
 
 MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     ({"train.sequence_parallel": True}, {"layout.tp": [1, 2]}),
@@ -395,7 +395,7 @@ def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_pa
 
 
 def test_a_setting_of_a_preset_is_not_refused_as_idle(tmp_path: Path) -> None:
-    """gpt-tiny rotates a quarter of each head, but the study only requests learned positions."""
+    """The preset gpt-tiny rotates a quarter of each head, but the study only requests learned positions."""
     path = written(tmp_path, {})
     study = json.loads(path.read_text()) | {"model": {"preset": "gpt-tiny", "positions": "learned"}}
     path.write_text(json.dumps(study), encoding="utf-8")

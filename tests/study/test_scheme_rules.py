@@ -1,4 +1,4 @@
-"""Tests of scheme rules that do not fit the training: refused with file, line, field and remedy, or noted."""
+"""Tests of scheme rules that do not fit the training: they are refused with file, line, field and remedy, or noted."""
 
 import json
 from dataclasses import replace
@@ -52,7 +52,7 @@ def runs_of(
 
 
 def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
-    """Return the line of the file that the message names, and the message."""
+    """Return the line of the file that the error names, and the error message."""
     with pytest.raises(UserError) as caught:
         runs_of(directory, scheme, **settings)
     message = str(caught.value)
@@ -172,7 +172,7 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
 def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
-    """On some stages, the rule applies to no message, which is noted."""
+    """At some ZeRO stages, the rule applies to no message. A note reports this."""
     exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
     carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
     notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
@@ -321,7 +321,7 @@ def test_rules_with_steps_want_ranks_in_the_same_step(tmp_path: Path, train: Any
 
 
 def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
-    """The default is correct, and the rule for later steps is not."""
+    """The default codec is valid, but the codec of the rule for later steps is not."""
     both = {"rules": [{"codec": "int8:256:stochastic", "dimension": "TP", "from_step": 3, "until_step": 5}]}
     _, message = refusal(tmp_path, both, recompute="full")
     assert "recomputed activations differ from those of the forward pass" in message
