@@ -43,6 +43,7 @@ _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch"
 _REMEDIES = {
     "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
     "numpy": "pip install numpy for this interpreter",
+    "codecs": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
     "mpi4py": "pip install mpi4py for this interpreter, with the modules of the MPI library loaded",
     "torch": "pip install torch for this interpreter",
     "CuPy": "pip install cupy-cuda12x (CUDA 12) or cupy-cuda13x (CUDA 13) for this interpreter: GPU kernels need it",
@@ -240,6 +241,8 @@ def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, sha
     error = last_error(world_answer.err)
     fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
     remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
+    if not world_answer.present:
+        remedy = "install the launcher first, or correct launcher: of the site file"
     return report_missing(name, fact, remedy, needed=True)
 
 

@@ -317,6 +317,10 @@ class ComputeCosts:
         """
         return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
+    def time_splitting(self, elements: int) -> float:
+        """Return the time to split a gradient by width in seconds, limited by memory traffic."""
+        return constants.SPLIT_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
+
     def time_host_update(self, owned: float, micro_batches: int) -> float:
         """Return the time in seconds of an offloaded update, including gradient and weight transfers."""
         train = self._train

@@ -18,6 +18,7 @@ def student_t_quantile(p: float, df: float) -> float:
 
 def _import_scipy() -> Any:
     """Import SciPy on demand, because the import takes 0.2 s (`scipy.stats` another 0.35 s)."""
+    # Means and tests are not SciPy's: `scipy.stats` rejects samples of one value. There are no SciPy wheels for POWER.
     try:
         import scipy.special
     except ImportError as error:

@@ -240,3 +240,12 @@ def test_the_answer_names_traffic_that_cannot_pay(tmp_path: Path) -> None:
     counts = [*steps(0, 1000), kernel(0, 500), collective(500, 500, dtype="Long")]
     assert "no call sends floating-point values" in sentences(read(tmp_path, counts))[1]
     assert "nothing to compress" in sentences(read(tmp_path, [*steps(0, 10), kernel(0, 10)]))[0]
+
+
+def test_a_lost_call_is_reported(tmp_path: Path) -> None:
+    """A profiler may lose a call that ends while it stops."""
+    complete = [*steps(0, 1000, 2000), *(collective(start, 100) for start in (100, 500, 1100, 1500))]
+    assert read(tmp_path, complete, complete).gaps == ()
+    diagnosis = read(tmp_path, complete, complete[:-1])
+    assert [(gap.rank, gap.operation, gap.present, gap.expected) for gap in diagnosis.gaps] == [(1, "all-reduce", 3, 4)]
+    assert any(line.startswith("The trace of rank 1 contains 3 of 4 all-reduce calls") for line in sentences(diagnosis))
