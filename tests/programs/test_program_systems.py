@@ -70,7 +70,7 @@ def report(directory: Path, need: Callable[[str | None], None]) -> dict[str, Any
 
 @pytest.fixture(scope="module")
 def network(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the row of each scheme, which contains network bytes per step and their ratio to the accounted bytes."""
+    """Return the row of each scheme: its network bytes per step, and their ratio to the bytes that hpcbench counts."""
     (cell,) = report["submissions"][0]["cells"]
     return {row["scheme"]: row for row in cell["schemes"]}
 

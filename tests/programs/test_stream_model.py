@@ -236,7 +236,7 @@ def forgotten_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def foreign_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allocate a temporary buffer on the caller's stream, which frees the buffer immediately."""
+    """Allocate a temporary buffer on the caller's stream and free it immediately."""
     real = CollectiveCall._sum
 
     def planted(call: CollectiveCall, received: torch.Tensor, plan: Any, source: torch.Tensor) -> torch.Tensor:
@@ -269,7 +269,7 @@ def reused_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def host_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read a sum on the host before anything has waited for it."""
+    """Read a sum on the host although nothing has waited for the sum."""
     real = CollectiveCall._encode
 
     def planted(call: CollectiveCall, source: torch.Tensor, wire: torch.Tensor, residual: Any) -> None:
