@@ -90,6 +90,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} averages or resets errors, but a program's calls do not show their step: leave "
                 "feedback_average and feedback_reset out"
             )
+        if rule.sample_changes:
+            return (
+                f"{scheme.name_rule(k)} has sample_changes, but a program's calls do not show their samples: leave "
+                "sample_changes out"
+            )
         if rule.differences:
             return (
                 f"{scheme.name_rule(k)} has differences, but a program's calls do not show which weights they gather: "

@@ -73,6 +73,14 @@ class Rule(Section):
         description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
         "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
     )
+    sample_changes: int = Field(
+        0,
+        ge=0,
+        le=2**40,
+        description="Send the change of each activation since its sample was last seen (AQ-SGD). Both stages keep the "
+        "activations of this number of samples per boundary and replica; 0 sends activations. Only for activations "
+        "between pipeline stages (dimension PP, phase FORWARD), and for samples that recur (data.samples).",
+    )
     mixed_bits: float = Field(
         0.0,
         ge=0,
@@ -173,6 +181,20 @@ class Rule(Section):
         return self
 
     @model_validator(mode="after")
+    def _changes_need_activations(self) -> "Rule":
+        if not self.sample_changes:
+            return self
+        if (self.dimension, self.phase) != ("PP", "FORWARD"):
+            raise ValueError(
+                "sample_changes is for activations between pipeline stages: write `dimension: PP` and `phase: FORWARD`"
+            )
+        if spec.parse(self.codec).lossless:
+            raise ValueError(f"sample_changes reduces the error of a codec, but {self.codec} has none: leave it out")
+        if self.min_bytes or self.between_nodes:
+            raise ValueError("sample_changes needs every message encoded: leave min_bytes and between_nodes out")
+        return self
+
+    @model_validator(mode="after")
     def _widths_need_gradients(self) -> "Rule":
         if not self.mixed_bits:
             return self
@@ -227,6 +249,8 @@ class Treatment:
     """Number of updates after which residuals are set to zero, or 0 for never."""
     differences: bool = False
     """Whether messages contain the changes of weights since the previous gather instead of the weights."""
+    sample_changes: int = 0
+    """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
     mixed_bits: float = 0.0
@@ -435,6 +459,7 @@ def _resolve(
         *(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging),
         differences=rule.differences and traffic[:2] == ("ZERO", "STEP"),
         rule=k,
+        sample_changes=rule.sample_changes if traffic[2] == "ACT" else 0,
         mixed_bits=rule.mixed_bits if of_gradients else 0.0,
     )
 

@@ -127,6 +127,11 @@ class Data(Section):
         None, description="Number format of the tokens in a file other than .npy; uint16 by default."
     )
 
+    samples: Count | None = Field(
+        None,
+        description="Number of different training samples, after which the same samples recur; by default none recurs.",
+    )
+
     @model_validator(mode="after")
     def _path_with_file(self) -> "Data":
         if (self.path is None) != (self.source == "stdlib"):

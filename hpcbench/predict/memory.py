@@ -355,6 +355,14 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
             residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
         if treatment.keeps_errors and triple[0] == "PP":
             lazy = 4.0 * sum(back.elements for back in map(calls.gradients_back, calls.parts) if back)
+        if treatment.sample_changes:
+            sent = [
+                call.elements
+                for part in calls.parts
+                for call in (calls.activations(part), calls.gradients_back(part))
+                if call
+            ]
+            lazy += get_itemsize(workload.train) * treatment.sample_changes * sum(sent) / workload.train.micro_batch
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream

@@ -61,7 +61,8 @@ def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
     if scheme.process_changes:
         return SchemeKind.OTHER_SYSTEM
     special = (
-        rule.feedback or rule.low_rank or rule.mixed_bits or rule.differences or rule.has_steps for rule in rules
+        rule.feedback or rule.low_rank or rule.mixed_bits or rule.differences or rule.sample_changes or rule.has_steps
+        for rule in rules
     )
     if scheme.optimizer or any(special):
         return SchemeKind.BY_TRAFFIC

@@ -117,6 +117,11 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
         yield ("train", "overlap"), "one rank sends no gradients: leave overlap out, or use more ranks"
         for name in ("keep_messages", "codec_effects"):
             yield ("train", name), f"one rank sends no messages: leave {name} out, or use more ranks"
+    if (study.data.samples or 0) >= train.steps * train.global_batch:
+        reason = (
+            f"no sample recurs in {train.steps} steps of {train.global_batch} samples: lower samples, or leave it out"
+        )
+        yield ("data", "samples"), reason
     if train.slow_factor == 1:
         yield ("train", "slow_rank"), "slow_factor 1 does not slow any rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:
@@ -180,6 +185,7 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
         )
     ),
     *(path for rules in RULES for path in rules.can_be_idle),
+    ("data", "samples"),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
 """Settings that `_idle` may yield."""

@@ -50,7 +50,7 @@ _FREE = (
 """Settings that may change when a run is resumed."""
 _FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
 """Settings that may change if the checkpoint contains weight versions of stages or clocks of workers."""
-_OWN = ("factors", "boundaries")
+_OWN = ("factors", "boundaries", "samples")
 """Tensors that belong to one rank, and that another layout cannot use."""
 _NOT_SCALARS = (*SHARED, RESIDUALS, *_OWN, "shards", "holder", "replicas", "calls")
 

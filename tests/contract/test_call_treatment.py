@@ -65,6 +65,10 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
         (Scheme(rules=[Rule(codec="bf16", until_step=2)]), "leave them out"),
         (Scheme(rules=[Rule(dimension="DP", codec="int4", feedback=True, feedback_average=0.8)]), "averages or resets"),
         (
+            Scheme(rules=[Rule(dimension="PP", phase="FORWARD", codec="int4", sample_changes=4)]),
+            "has sample_changes, but",
+        ),
+        (
             Scheme(rules=[Rule(dimension="DP", codec="int4:32/256", mixed_bits=5)]),
             "has mixed_bits, but the gradients of",
         ),

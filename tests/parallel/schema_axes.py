@@ -272,6 +272,7 @@ NO_AXIS = {
         ("rules.dimension", "rules.phase", "rules.kind", "rules.axis", "rules.codec", "rules.min_bytes"),
         "which messages a codec is for, and which codec (test_rules_in_training.py, tests/comm)",
     ),
+    "rules.sample_changes": "sends changes of activations (test_sample_changes.py)",
     "rules.low_rank": "approximates gradients (test_gradient_schemes.py)",
     "rules.mixed_bits": "splits gradients by width (test_mixed_widths.py)",
     **dict.fromkeys(("rules.feedback_average", "rules.feedback_reset"), "averages errors (test_gradient_schemes.py)"),

@@ -221,6 +221,14 @@ def test_errors_of_gradients_between_stages_are_counted() -> None:
         assert errors == [4.0 * message * (boundaries - 1), 4.0 * message * boundaries]
 
 
+def test_activations_of_samples_are_counted() -> None:
+    rule = Rule(dimension="PP", phase="FORWARD", codec="int4:32", sample_changes=10)
+    built = workload(Layout(pp=3), NamedScheme(name="changes", algorithm="encoded", default="none", rules=[rule]))
+    sizes = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(3)]
+    boundary = 4.0 * 10 * built.train.seq_len * built.model.hidden
+    assert sizes == [boundary, 2 * boundary, boundary]
+
+
 def test_more_ranks_are_more_replicas() -> None:
     built = scale_to_ranks(workload(Layout(dp=2, tp=2, pp=2)), 32)
     assert (built.layout.dp, built.layout.tp, built.layout.pp) == (8, 2, 2) and built.micro_batches == 8
@@ -228,7 +236,7 @@ def test_more_ranks_are_more_replicas() -> None:
         scale_to_ranks(built, 30)
 
 
-@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 41), (Layout, 10)])
+@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 42), (Layout, 10)])
 def test_every_setting_is_covered_or_refused(section: type[Section], fields: int) -> None:
     """All settings except sparse gradients and weights are supported."""
     assert len(section.model_fields) == fields, "a new setting: model it, or add it to UNPREDICTED"

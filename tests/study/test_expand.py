@@ -130,6 +130,7 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "valid_fraction": 0.1,
         "tokenizer": None,
         "dtype": None,
+        "samples": None,
     }
     assert data["train"] == {
         "sparse_gradients": "never",

@@ -9,7 +9,12 @@ import pytest
 
 from hpcbench.batch.plan_jobs import idle_notes
 from hpcbench.codecs import spec
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.sample_fit import find_sample_misfit
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Data, Train
 from hpcbench.errors import UserError
+from hpcbench.predict.workload import make_train
 from hpcbench.resources import data_dir
 from hpcbench.study import presets
 from hpcbench.study.expand import ExpandedRun, expand
@@ -86,6 +91,15 @@ def rule(**fields: Any) -> dict[str, Any]:
         (
             {"dimension": "PP", "phase": "BACKWARD", "feedback": True, "feedback_reset": 9},
             "feedback_reset is for sums of gradients, not for messages between stages: leave feedback_reset out",
+        ),
+        ({"dimension": "PP", "sample_changes": 9}, "write `dimension: PP` and `phase: FORWARD`"),
+        (
+            {"dimension": "PP", "phase": "FORWARD", "codec": "mpc", "sample_changes": 9},
+            "sample_changes reduces the error of a codec, but mpc has none: leave it out",
+        ),
+        (
+            {"dimension": "PP", "phase": "FORWARD", "min_bytes": 5, "sample_changes": 9},
+            "sample_changes needs every message encoded: leave min_bytes and between_nodes out",
         ),
         ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
@@ -334,6 +348,23 @@ def test_servers_do_not_average_errors(tmp_path: Path) -> None:
     assert runs_of(tmp_path, averaged)
     _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
     assert "sync bsp sends gradients to servers, and the errors of servers are neither averaged nor reset" in refused
+
+
+def test_changes_of_samples_want_samples_that_recur(tmp_path: Path) -> None:
+    changes = NamedScheme(name="mine", **rule(dimension="PP", phase="FORWARD", sample_changes=4))
+    train, data = make_train(global_batch=8, micro_batch=2, steps=4), Data(samples=16)
+
+    def explain(train: Train = train, data: Data = data, **layout: Any) -> str:
+        return find_sample_misfit(changes, train, data, Layout(pp=2, **layout)) or ""
+
+    assert explain() == ""
+    assert "training samples never recur: set data.samples" in explain(data=Data())
+    assert "is not a multiple of train.global_batch 8: set data.samples to 24" in explain(data=Data(samples=20))
+    assert "no sample recurs in 4 steps of 8 samples: set data.samples below 32" in explain(data=Data(samples=32))
+    assert "schedule pipedream does not end its steps" in explain(train.changed(schedule="pipedream"))
+    assert "layout.tensor 2d splits samples over ranks" in explain(tp=4, tensor="2d")
+    _, message = refusal(tmp_path, rule(dimension="PP", phase="FORWARD", sample_changes=4), layout={"pp": 2})
+    assert "training samples never recur: set data.samples" in message
 
 
 @pytest.mark.parametrize(

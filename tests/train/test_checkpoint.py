@@ -20,6 +20,7 @@ CASES = [
     "dp2-tp2-fp32-zero0-onebit",
     "pp2-fp64-zero1-tied",
     "pp2-fp32-zero1-lazy-feedback",
+    "pp2-fp32-zero1-lazy-changes",
     "pp2-fp16-zero0-lazy-feedback-overflow",
     "pp2-fp16-zero0-overflow",
 ]
@@ -51,7 +52,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         if ("feedback" in case or "onebit" in case) and "lazy" not in case:
             assert result["residual"] > 0
     if "lazy" in case:
-        assert max(result["residual"] for result in results) > 0, "only the last stage sends gradients"
+        assert max(result["residual"] for result in results) > 0
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(mpi_results, place
         "padding_kept",
         "factors_lost",
         "boundary_errors_lost",
+        "activations_lost",
         "steps_counted_from_the_restart",
     ],
 )
