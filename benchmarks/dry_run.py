@@ -152,7 +152,7 @@ class Tool:
 
 
 def split(runs: int) -> tuple[list[str], int]:
-    """Return schemes and a number of repeats that together make the number of runs."""
+    """Return the schemes and the number of repeats of a study with `runs` runs."""
     return (SCHEMES, runs // len(SCHEMES)) if runs >= len(SCHEMES) else (SCHEMES[:1], runs)
 
 

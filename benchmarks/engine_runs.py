@@ -66,7 +66,7 @@ class Contender:
     name: str
     transport: str
     make: Callable[[], Callable[[int], Step]]
-    """Function that returns the function that runs step k."""
+    """Function that sets the contender up and returns the function that runs step k."""
     exact: bool = True
     """Whether the losses equal those of the reference up to rounding."""
     fair: bool = False

@@ -3,9 +3,9 @@
     hpcbench submit studies/staleness.yaml --site sites/virtual-hosts.yaml --out results/staleness --wait
     python benchmarks/staleness.py results/staleness [--json FILE] [--tiny]
 
-The output is the table `synchrony` of `hpcbench report`, with the provenance above it. It compares synchronization
-methods with the synchronous reference, in pairs of runs with the same seed and scheme.
-With ``--tiny`` it first submits a few short runs of the study.
+The output is the table `synchrony` of `hpcbench report`, with the provenance above it. The table compares
+synchronization methods with the synchronous reference, in pairs of runs with the same seed and scheme. With ``--tiny``,
+the script first submits a few short runs of the study.
 """
 
 import argparse

@@ -45,7 +45,7 @@ COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed 
 
 
 def schemes() -> list[str]:
-    """List all presets. Presets that take a number are given a value."""
+    """List all presets. A value is filled in for presets that take a number."""
     return [name.format(**NUMBERS) for name in presets.schemes()]
 
 

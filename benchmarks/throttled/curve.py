@@ -30,7 +30,7 @@ def tokens(column: Column, document: dict[str, Any]) -> int:
 
 
 def lines(points: Sequence[Column]) -> dict[str, list[Column]]:
-    """Group the columns into a curve for each rate, by growing batch."""
+    """Group the columns into one curve for each rate, sorted by batch."""
     rates = dict.fromkeys(column.rate for column in points)
     return {
         rate or "no limit": sorted((c for c in points if c.rate == rate), key=lambda c: int(c.cell[BATCH]))
@@ -45,7 +45,8 @@ LEGEND = (
 
 
 def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """Yield, for each rate, the speeds relative to the baseline and to the cast, and their significance."""
+    """Yield, for each rate, the speeds relative to the baseline and to the cast, and whether they differ significantly.
+    """
     for rate, points_of_rate in lines(points).items():
         sizes = [tokens(column, document) for column in points_of_rate]
         waits = [_waits(column, document["run"]["ranks"]) for column in points_of_rate]
