@@ -62,8 +62,7 @@ RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0
 GAINS: list[Effect] = [*[(LARGE[0], 0.0)] * 4, (2 * LARGE[0], 0.0)]
 """The control without a codec, three codecs without a gain over the control, and one with a gain."""
 FOUND, CALLED = 95.0, 5.0
-"""Goals for calling a scheme dominated, in percent of studies: minimum for the dominated scheme, maximum for the others.
-"""
+"""Percentage of studies that call a scheme dominated: minimum for the dominated scheme, maximum for the others."""
 ENOUGH = 8
 """Smallest number of pairs for which the minimum percentage is required."""
 
@@ -79,8 +78,7 @@ class Count:
     false: int = 0
 
     def shares(self) -> tuple[float, float, float]:
-        """Format three percentages: intervals that cover the truth, studies with a false verdict, and schemes with the right verdict.
-        """
+        """Format the percentages of intervals with the truth, studies with a false verdict, and correct verdicts."""
         return (
             100 * self.covered / self.schemes,
             100 * self.false / self.studies,

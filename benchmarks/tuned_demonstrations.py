@@ -1,4 +1,4 @@
-"""Compare the choices of `hpcbench tune` with complete tables of real runs on this machine, which the tuner does not see.
+"""Compare the choices of `hpcbench tune` with complete tables of real runs, which the tuner does not see.
 
     python benchmarks/tuned_demonstrations.py [CASE ...] [--most 24] [--repeats 5] [--work DIR] [--out DIR] [--dry-run]
     python benchmarks/tuned_demonstrations.py --tiny

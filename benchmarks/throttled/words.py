@@ -13,8 +13,7 @@ CONTROLS = {
 }
 """Simple schemes as controls."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Loss minus that of the baseline after 600 steps, for significantly worse schemes (docs/explanation/convergence.md).
-"""
+"""Loss after 600 steps minus the baseline's, for significantly worse schemes (docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
