@@ -1,8 +1,8 @@
-// Numbers of types and families. They are macros, because the GPU front end is compiled for one type and one family,
-// selected on the command line.
+// Numbers of types and families. The numbers are macros, because the GPU front end is compiled for one type and one
+// family, selected on the command line.
 #pragma once
 
-// Value types. HB_F64 and HB_BYTES (n bytes without addition) are supported only by lossless codecs.
+// Value types. Only lossless codecs support HB_F64 and HB_BYTES (n bytes without addition).
 #define HB_F32 0
 #define HB_F16 1
 #define HB_BF16 2

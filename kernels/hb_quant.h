@@ -1,7 +1,8 @@
 // Integers of a few bits with one float32 scale for each block of B values, B a power of two from 32 to 1024:
 //   q = round(x / s), s = largest magnitude / M, M = 127 for 8 bits, 7 for 4 bits
 //   wire: the integers (for 4 bits two per byte, the first in the low half), zeros up to a multiple of 4 bytes, then
-//   the scales. Rounding is to the nearest, ties to even, or stochastic: up with the probability of the fraction.
+//   the scales. Rounding is to the nearest integer, ties to even, or stochastic: up with a probability equal to the
+//   fraction.
 // If a block contains an infinity or NaN, the scale is infinity. Infinities are coded as +-M; all other values are
 // coded as 0 and decode as NaN.
 #pragma once

@@ -171,8 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Return the percentages of reports with a false speed, loss, or finding between schemes, and with any of these.
-        """
+        """Return the percentages of reports with false speeds, losses, or findings between schemes, and with any."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 
