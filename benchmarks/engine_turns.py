@@ -1,6 +1,7 @@
 """Ranks of engine.py.
 
-All contenders of a size run in the same processes. They are first compared and then timed alternately.
+For each size, all contenders run in the same processes. Their losses are compared first, then their steps are timed
+alternately.
 """
 
 import json
@@ -23,7 +24,7 @@ Taker = Callable[[int], Step]
 
 
 def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
-    """Compare and time all contenders on the ranks that MPI started. Rank 0 prints one JSON line each.
+    """Compare and time all contenders on the ranks that MPI started. Rank 0 prints one JSON line per contender.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
 
 
 def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
-    """Return the function that runs steps, its first losses, and the reason if a rank cannot run it."""
+    """Return the function that runs steps, the first losses, and, if a rank cannot run the contender, the reason."""
 
     def nothing(k: int) -> Step:
         raise AssertionError(f"{contender.name} does not run")

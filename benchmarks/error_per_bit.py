@@ -1,11 +1,11 @@
-"""Measure the error of lossy codecs against bits per value, on sampled messages of each content.
+"""Measure the error of lossy codecs over bits per value, on sampled messages of each kind of content.
 
     python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
-DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
-Errors are relative RMS errors of one encoding, as medians over messages. `*` marks the codecs of the Pareto front: no
-other codec in the table needs fewer bits with at most the same error. Requires hpcbench[bench], and hpcbench[report]
-for plots.
+DIR is the directory of a run or of one or more submissions whose study has `train.keep_messages`
+(benchmarks/messages.py). An error is the relative RMS error of one encoding. Medians over messages are shown. `*` marks
+the codecs of the Pareto front: no other codec in the table needs fewer bits with at most the same error. Requires
+hpcbench[bench], and hpcbench[report] for plots.
 """
 
 import argparse

@@ -19,9 +19,9 @@ class Peer:
     encode: Call
     decode: Call
     result: Call
-    """Result of `decode`, an array on the device."""
+    """Call that returns the result of `decode`, an array on the device."""
     add: Call | None = None
-    """Decode, and add to the existing values."""
+    """Call that decodes, and adds to the existing values."""
     fused: Call | None = None
     """Decode, add, encode."""
 
@@ -135,7 +135,7 @@ def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[P
     Raises
     ------
     ImportError
-        No libzfp was named.
+        No libzfp was specified.
     OSError, RuntimeError
         The library cannot be loaded, or lacks CUDA.
     """

@@ -208,7 +208,7 @@ def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calib
 
 
 def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
-    """Print whether message bytes equal the volume model's, for the baseline and for other schemes."""
+    """Print whether message bytes equal those of the volume model, for the baseline and for other schemes."""
     differ = {run.scheme.name: bytes_differ(run, entry["traffic"]) for run, entry in zip(runs, results, strict=True)}
     plain = [
         bytes_differ(run, entry["traffic"])

@@ -1,4 +1,4 @@
-"""Predict GPT-NeoX-20B with compressed collectives as in arXiv 2409.02423, on Lassen and on current machines.
+"""Predict GPT-NeoX-20B with compressed collectives (arXiv 2409.02423) on Lassen and on current machines.
 
     python benchmarks/predict_paper.py [--tiny]
 

@@ -5,9 +5,9 @@
 The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
 are marked "chosen" were set by hand on one half and are tested on the other half. No constant was fitted to the
 targets, which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of
-Megatron-Core's H100 table. However, the properties of their programs (overlap, blocking messages) were set with
-knowledge of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every
-N-th run, and `--rows` prints all runs.
+Megatron-Core's H100 table. However, the properties of the programs (overlap, blocking messages) were set with knowledge
+of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every N-th run,
+and `--rows` prints all runs.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Source:
     per_node: int
     node_gbit: float
     note: str = ""
-    """Part of the row's note."""
+    """Text that the note of a row must contain."""
     zero: int = 0
     row_gpu: str = ""
 
@@ -206,7 +206,7 @@ def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
 
 
 def summary(errors: list[float]) -> str:
-    """Format mean and largest error, and the signed median, in percent."""
+    """Format the mean and largest error, and the signed median, in percent."""
     if not errors:
         return "no rows"
     sizes = [abs(error) * 100 for error in errors]
@@ -245,8 +245,8 @@ def speeds(
 ) -> list[float]:
     """Return the errors of the TFLOP/s per GPU.
 
-    The sources do not state the micro-batch size, so the best one that fits in memory is used. Megatron-Core's chunks
-    contain one layer.
+    The sources do not state the micro-batch size, so the fastest size that fits in memory is used. Megatron-Core's
+    chunks contain one layer.
     """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")

@@ -1,4 +1,4 @@
-"""Tests from submission to report on this machine with real ranks, and of the states of failed runs."""
+"""Tests on this machine with real ranks, from submission to report, and of the states of failed runs."""
 
 import json
 import os

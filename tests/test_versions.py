@@ -1,4 +1,4 @@
-"""Tests of hpcbench's revision: the checkout's revision, or the revision that an installed package was built from."""
+"""Tests of hpcbench's revision, which is that of the checkout, or the one from which an installed package was built."""
 
 import subprocess
 from collections.abc import Callable

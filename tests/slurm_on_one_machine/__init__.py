@@ -71,8 +71,8 @@ class Cluster:
     accounting
         Whether to start a database, which ``sacct`` needs. The start takes two seconds.
     partitions
-        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. The default
-        is ``batch`` and ``urgent``: jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
+        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. If omitted:
+        ``batch`` and ``urgent``. Jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
     settings
         Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
 

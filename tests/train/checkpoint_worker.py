@@ -96,7 +96,7 @@ CASES = {
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon afterwards."""
+    """Return a loss scale with which the trainer skips the first steps, and which is doubled soon afterwards."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -235,7 +235,7 @@ def masters_rounded() -> object:
 
 
 def padding_kept() -> object:
-    """Padding has a gradient and residuals, which belong to no parameter."""
+    """Padding, which belongs to no parameter, has a gradient and residuals."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 

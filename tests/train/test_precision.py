@@ -1,4 +1,4 @@
-"""Tests of the loss scale, which follows DeepSpeed's rule, and of message dtypes, including their log output."""
+"""Tests of the loss scale (DeepSpeed's rule) and of message dtypes, including their log output."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of the race: its decisions on given outcomes, and searches of synthetic landscapes."""
+"""Tests of the race: decisions on given outcomes, and searches of synthetic landscapes."""
 
 import math
 import sys
@@ -106,7 +106,7 @@ def test_a_lossless_baseline_does_not_hide_the_losses_of_others() -> None:
 
 
 def test_searches_keep_the_budget() -> None:
-    """The script benchmarks/tuner.py computes the figures for 1,000 landscapes."""
+    """The script benchmarks/tuner.py computes the same numbers for 1,000 landscapes."""
     from simulated.landscapes import Noise, make_landscape, search
 
     searches = [search(make_landscape(seed), Noise()) for seed in range(25)]

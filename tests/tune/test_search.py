@@ -1,4 +1,4 @@
-"""Tests of the search: limits, its state on disk, and continuation after any interruption."""
+"""Tests of the search: limits, state on disk, and resuming after any interruption."""
 
 import json
 from collections.abc import Sequence
