@@ -62,8 +62,7 @@ def revision() -> str:
 
 
 def machine(packages: Sequence[str] = ()) -> str:
-    """Describe the process's cores, the processor, memory, GPUs, kernel, and the versions of Python, MPI and packages.
-    """
+    """Describe this process's cores, the processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     parts = [f"{cores} core{'s' * (cores > 1)} of {find_cpu_model()}", f"{memory:.0f} GiB", *gpus()]

@@ -78,7 +78,7 @@ class Count:
     false: int = 0
 
     def shares(self) -> tuple[float, float, float]:
-        """Format the percentages of intervals with the truth, studies with a false verdict, and correct verdicts."""
+        """Format the percentages of covering intervals, of studies with a false verdict, and of correct verdicts."""
         return (
             100 * self.covered / self.schemes,
             100 * self.false / self.studies,

@@ -217,7 +217,7 @@ def draw_demo(path: Path) -> None:
 
 
 def round_figures(value: Any) -> Any:
-    """Round all figures. The last digits differ from machine to machine."""
+    """Round all numbers, because the last digits differ between machines."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):

@@ -40,7 +40,7 @@ TINY = (
     "matrix.zip=[{layout.tp: [1, 4, 4], layout.tensor: [1d, 1d, 2d], train.global_batch: [4, 4, 4], "
     "train.micro_batch: [4, 4, 4]}]",
 )
-"""A few runs on one and on four ranks. It has few runs, because every start of the ranks takes seconds."""
+"""A few runs, on one and on four ranks, because every start of the ranks takes seconds."""
 Found = list[dict[str, Any]]
 """One dict per run, with its ranks, mode, batch and rate."""
 

@@ -171,7 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Return the percentages of reports with false speeds, losses, or findings between schemes, and with any."""
+        """Return percentages of reports with a false speed, a false loss, a false finding between schemes, or any."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 
@@ -237,7 +237,7 @@ The guaranteed error rate of a report does not hold for the last procedure.
 
 
 def peeking(options: argparse.Namespace) -> Table:
-    """Count reports with a false finding at any look, in studies without true differences that gain repeats."""
+    """Count reports with a false finding at any look, for growing studies without true differences."""
     table = _table("looks", "false: any", "mean pairs")
     for way in WAYS:
         rng = random.Random(f"{options.seed} {way}")
@@ -272,7 +272,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 
 def spikes(options: argparse.Namespace) -> Table:
-    """Count the results for schemes whose mean loss is at or beyond the margin because some runs end worse."""
+    """Count results for schemes whose mean loss is at or beyond the margin because some runs have a worse loss."""
     table = _table("one run in", "worse by", "pairs", "no worse", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):

@@ -45,7 +45,7 @@ LEGEND = (
 
 
 def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """Yield, for each rate, the speeds relative to the baseline and to the cast, and which differ significantly."""
+    """Yield, for each rate, the speeds relative to the baseline and to the cast, with their significance."""
     for rate, points_of_rate in lines(points).items():
         sizes = [tokens(column, document) for column in points_of_rate]
         waits = [_waits(column, document["run"]["ranks"]) for column in points_of_rate]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 SHARES = (20.0, 50.0)
-"""Percentages of the baseline's time that the link shall cost, from which the rates are computed."""
+"""Percentages of the baseline's time that the link should cost, from which the rates are computed."""
 FEW = "matrix.scheme=[baseline, identity, naive-bf16, naive-int8, zhybrid-16-8]"
 TINY_STEPS = ("train.steps=6", "train.warmup_steps=2", "train.seq_len=32", "train.eval_samples=4")
 TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8]")
