@@ -141,7 +141,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
 
 
 def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
-    """Make a table with a row for each codec. Rows of hpcbench also contain the speed relative to their rival."""
+    """Make a table with a row for each codec. Rows of hpcbench also contain the speed relative to that of a rival."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")

@@ -7,8 +7,8 @@ Speeds in GB/s count uncompressed float32 bytes. Calls are timed with CUDA event
 followed by the best value. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by
 the bandwidth of a copy. "fused" decodes, adds and encodes in one kernel. "3 kernels" is the time of three separate
 kernels divided by that of the fused kernel. "as fp16" and "as bf16" are not codecs, but the casts that precede a codec.
-CuPy's cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) each have a row, which states whether they are missing or
-fail. The exit status is 2 without a GPU.
+CuPy's cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) each have a row, which states if they are missing or fail.
+The exit status is 2 without a GPU.
 """
 
 import argparse

@@ -4,9 +4,10 @@
                                      [--tiny]
 
 The study runs on this machine. First, some steps of each scheme are timed, and the estimated duration is printed. If
-the program or its jobs are interrupted, start it again: completed runs are kept, and others resume from their
-checkpoints. At the end, the program prints the report, with a test that each scheme's validation loss is equivalent to
-the baseline's. The loss curves are in figures/ of the submission. Requires hpcbench[train,local,report].
+the program or its jobs are interrupted, start the program again: completed runs are kept, and the others resume from
+their checkpoints. At the end, the program prints the report, with a test that each scheme's validation loss is
+equivalent to the baseline's. The loss curves are in the directory figures/ of the submission. Requires
+hpcbench[train,local,report].
 """
 
 import argparse

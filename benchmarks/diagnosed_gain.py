@@ -50,7 +50,7 @@ PROGRAMS = {
 """Scripts and arguments: data-parallel gradients, sharded weights, and tensor-parallel activations."""
 STEP_SECONDS = re.compile(r"time ([\d.]+)ms|in ([\d.]+) s$", re.MULTILINE)
 GROUPS = "lossy: [parameters]\n"
-"""Groups file that also encodes FSDP2's gathers of parameters."""
+"""Groups file with which FSDP2's gathers of parameters are encoded as well."""
 WARMUP = 3
 """Warm-up steps, which are not counted."""
 CODEC = "int8"

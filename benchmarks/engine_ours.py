@@ -52,7 +52,7 @@ class FusedAdamW:
 
 
 class Engine:
-    """Runner of steps of a `Trainer` that times the optimizer separately."""
+    """Object that runs steps of a `Trainer` and times the optimizer separately."""
 
     def __init__(self, run: Run, comm: mpi.Comm, corpus: Any, *, fused: bool = False) -> None:
         wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN

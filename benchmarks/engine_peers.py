@@ -43,7 +43,7 @@ class Plain:
     wrap
         Function that distributes the model over the ranks.
     fused
-        Whether to use PyTorch's fused AdamW instead of its default choice.
+        Whether to use PyTorch's fused AdamW instead of PyTorch's default implementation.
     """
 
     def __init__(self, run: Run, rank: int, corpus: Any, *, wrap: Wrap, fused: bool = True) -> None:

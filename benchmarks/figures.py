@@ -1,4 +1,4 @@
-"""Copy figures and tables from stored results into the documentation, and report differences.
+"""Copy numbers and tables from stored results into the documentation, or report differences.
 
     python benchmarks/figures.py [--check] [FILE.md ...]
 

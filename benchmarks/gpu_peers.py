@@ -71,7 +71,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
 
 
 def cupy_peers(x: Any) -> Iterator[Peer]:
-    """CuPy's cast to float16, and sums with its result."""
+    """CuPy's cast to float16, and sums to which the result of the cast is added."""
     cupy = import_module("cupy")
     half, out, total = x.astype(cupy.float16), cupy.empty_like(x), cupy.zeros_like(x)
     yield Peer(

@@ -70,7 +70,7 @@ def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
-    """Return milliseconds per step, and per step and rank for the gradient channel, in turn order."""
+    """Return times in milliseconds, in the order of turns: per step, and per step and rank for the gradient channel."""
     times_of_cases: Found = {}
     for asked, result in zip(runs, results, strict=True):
         times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}

@@ -1,4 +1,4 @@
-"""Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, on one level of links and on two.
+"""Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, with one and with two levels of links.
 
     python benchmarks/partition.py [--tiny]
 

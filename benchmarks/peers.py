@@ -51,7 +51,7 @@ class Entry:
     rival: str = ""
     """Name of the row with which this row of hpcbench is compared."""
     threads: bool = False
-    """Whether the compressor is multi-threaded. Others receive a part of the values for each thread."""
+    """Whether the compressor is multi-threaded. For other compressors, the values are divided among the threads."""
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:

@@ -37,7 +37,7 @@ FSDP, MEGATRON_DEEPSPEED = load_program("llm-foundry"), load_program("deepspeed"
 MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
 MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3
-"""Message size in megabytes of a reduction after the backward pass."""
+"""Message size of a reduction after the backward pass, in megabytes."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def summary(errors: list[float]) -> str:
 
 
 def table_5(a100: Machine, models: int) -> list[float]:
-    """Predict the step time in seconds, with full recomputation and with the method of the paper."""
+    """Predict the step time in seconds: with full recomputation, and with the paper's method."""
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):

@@ -28,7 +28,7 @@ from hpcbench.report.significance import student_t_quantile
 STEPS = (20, 50, 200, 600)
 CORRELATIONS = (0.0, 0.5, 0.9, 0.95)
 _SETTLING = 100
-"""Steps before the first step, to reach the stationary distribution."""
+"""Steps that are discarded before the first step, to reach the stationary distribution."""
 
 
 def normal(rng: random.Random) -> float:

@@ -35,7 +35,7 @@ TINY = (
     "train.sync: [all-reduce, all-reduce, all-reduce, asp], "
     "layout.pp: [2, 2, 1, 1], layout.dp: [1, 1, 2, 2]}]",
 )
-"""A pipeline and two replicas, synchronous and asynchronous."""
+"""Settings for a pipeline and for two replicas, synchronous and asynchronous."""
 
 
 def submit(settings: Sequence[str], directory: Path) -> None:

@@ -39,7 +39,7 @@ class Machine:
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
     nvlink: float = 75e9
-    """Bandwidth from a GPU to the others of its node, in bytes/s: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
+    """Bandwidth from a GPU to the other GPUs of its node, in bytes/s: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
     network: float = 12.5e9
     """Bandwidth of a node in one direction, in bytes/s: EDR InfiniBand, 100 Gbit/s (data sheet)."""
     per_node: int = 4

@@ -86,7 +86,7 @@ def tune(case: Demonstration, site: str, directory: Path, max_runs: int, *, dry_
 
 
 def list_schemes(tuned: Mapping[str, Any], most: int) -> dict[str, str | None]:
-    """Return the schemes of the table without the baseline: names, and definitions of those that are not presets."""
+    """Return the schemes of the table except the baseline: names, and definitions of schemes that are not presets."""
     ranked = sorted(tuned["candidates"], key=lambda each: each["seconds"])
     chosen = None if tuned["choice"] is None else tuned["choice"]["scheme"]
     schemes: dict[str, str | None] = {}

@@ -98,7 +98,7 @@ template <class LEVELS, class U> HB_FN U hb_group_nearest(typename hb_lane<U>::F
 // noise: 0..65535
 template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>::F y, U noise) {
   typedef hb_lane<U> L;
-  // 16 bits and a half: never 0 or 1, so that exact levels stay unchanged
+  // u is 16 random bits plus one half: never 0 or 1, so that exact levels stay unchanged
   typename L::F u = L::to_float((typename L::I)(noise * 2u + 1u)) * 0x1p-17f;
   U bits = L::as_bits(y), k = bits * 0u;
   typename L::F a = L::as_float(bits & HB_MAGNITUDE);

@@ -27,8 +27,8 @@ struct hb_ops {
                                 const void *local, uint64_t n, void *out, uint64_t seed);
 };
 
-// A step of AdamW. keep: factor of weights that decay; factor: factor of the gradients, for clipping; take1, keep2,
-// take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
+// Parameters of a step of AdamW. keep: factor of weights that decay; factor: factor of the gradients, for clipping;
+// take1, keep2, take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
 struct hb_adamw {
   double keep, factor, take1, keep2, take2, grown, eps, size;
   const uint64_t *ends;  // ends of runs of elements, alternately without and with decay, up to the array's end

@@ -111,7 +111,7 @@ template <> struct hb_lane<hb_v> {
     sum = hb_v{x[3], x[3], x[3], x[3]};
     return x;
   }
-  // 16 consecutive values (loaded with any alignment) to and from 4 vectors, whose lane l holds block l
+  // moves 16 consecutive values (loaded with any alignment) to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *p, F *f) {
     F r[4];
     __builtin_memcpy(r, p, sizeof r);

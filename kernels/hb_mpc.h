@@ -55,7 +55,7 @@ template <class U> HB_FN void hb_mpc_transpose(U *a) {
 #endif
 }
 
-// Values of 32 bits, or two of 16 bits per word (HALVES).
+// Values of 32 bits, or of 16 bits with two per word (HALVES).
 template <class U, bool HALVES> struct hb_mpc_values {
   typedef hb_lane<U> L;
   static constexpr int BYTES = HALVES ? 2 : 4;

@@ -28,7 +28,7 @@
 #define HB_MX 15          // element HB_E..., plus scale rule << 8
 #define HB_NVFP4 16       // 0
 #define HB_FAMILIES 17
-// Bits 40 to 44 of a parameter may name a rotation (hb_rotate.h).
+// Bits 40 to 44 of a parameter may specify a rotation (hb_rotate.h).
 #define HB_STOCHASTIC (1ull << 32)
 #define HB_UNEVEN (1ull << 33)
 #define HB_E2M1 0

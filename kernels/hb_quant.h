@@ -29,7 +29,7 @@ template <class U> HB_FN U hb_quant_nearest(typename hb_lane<U>::F x, hb_quant q
 }
 template <hb_i32 M, class U> HB_FN U hb_quant_stochastic(typename hb_lane<U>::F x, hb_quant q, U random) {
   typedef hb_lane<U> L;
-  // 16 bits and a half: the sum with an integer of 7 bits is exact, so integers stay unchanged.
+  // The noise is 16 random bits plus one half. Its sum with an integer of 7 bits is exact, so integers stay unchanged.
   U noise = (random >> 16) * 2u + 1u;
   typename L::F y = x * q.before * q.inverse + L::to_float((typename L::I)noise) * 0x1p-17f;
   typename L::I i = L::to_int(y);

@@ -165,7 +165,7 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w
 }
 
 // ------------------------------------------------------------------------------------------------ decode
-// The 32 planes of a block in four words, 8 nibbles each; returns how many of the words may differ from 0.
+// Decodes the 32 planes of a block to four words of 8 nibbles; returns the number of words that may differ from 0.
 // in: NW + 3 words per group; the last 3 words, and all bits from mb on, are 0.
 template <class U, int NW, int G>
 HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], const hb_zfp1_tables &t) {

@@ -48,7 +48,7 @@ def simulate(
 ) -> Timeline:
     """Simulate the stages. Each action starts as soon as its inputs have arrived and its stage is free.
 
-    As in the executor, sending is free for the sender, and a stage that waits for a message is blocked.
+    As in the executor, sending takes the sender no time, and a stage that waits for a message is blocked.
 
     Parameters
     ----------

@@ -212,7 +212,7 @@ def pytest_runtest_logreport(report):
         with open(os.environ["ENDS"], "a") as out:
             print(json.dumps([report.nodeid, report.outcome, reason]), file=out)
 """
-"""A plugin that selects the tests with the fixture `need`, and ends each test at its first call of `need`."""
+"""A plugin that selects the tests with the fixture `need` and ends each test at its first call of `need`."""
 
 
 def find_users() -> list[Path]:

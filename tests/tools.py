@@ -110,7 +110,7 @@ def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
 
 
 def _run_apt(*arguments: str) -> str:
-    """Run apt-get. Return the last line of its error output, or an empty string on success."""
+    """Run apt-get. Return the last line of the error output, or an empty string on success."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         [*_APT, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 LONGEST = 1800.0
-"""Timeout of a command in seconds, for a busy machine."""
+"""Timeout of a command in seconds, which suffices on a busy machine."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -50,7 +50,7 @@ class Trace(TorchDispatchMode):
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
-        """Record the memory that Python currently holds as the offset."""
+        """Record the current memory of Python as an offset."""
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
         held = sum(item.size for item in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0

@@ -45,7 +45,7 @@ class Landscape:
     seconds: dict[str, float] = field(default_factory=dict)
     """True step time of each scheme, relative to the baseline."""
     losses: dict[str, float] = field(default_factory=dict)
-    """True increase of the loss of each scheme, as a fraction."""
+    """True relative increase of each scheme's loss."""
     options: dict[str, list[Option]] = field(default_factory=dict)
     """Predictions."""
 

@@ -16,7 +16,7 @@ Runs = dict[str, dict[int, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Column:
-    """All runs at one rate and one value of the other varied setting."""
+    """All runs at one rate and with one value of the other setting that varies."""
 
     rate: str | None
     """Rate of the links, or None without a limit."""
@@ -112,7 +112,7 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
 
 
 def between_hosts(run: dict[str, Any]) -> float:
-    """Return the number of bytes per step that left their host."""
+    """Return the number of bytes per step that were sent to another host."""
     return float(sum(dimension["network_bytes"] for dimension in run["traffic"].values()))
 
 

@@ -126,7 +126,7 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
 
 
 def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
-    """Return the rates in the order of a repeat, including no limit if the part measures it."""
+    """Return the rates in the order of a repeat, including None if the part is also measured without a limit."""
     every = [*([None] if part.free else []), *rates]
     first = (repeat - 1) % len(every)
     return every[first:] + every[:first]

@@ -79,7 +79,7 @@ def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dic
 
 @contextmanager
 def _limits(hosts: Hosts, directory: Path, rates: Sequence[str | None]) -> Iterator[list[UserError]]:
-    """Set a run's link rate when the ranks request it (see worker.py). Return errors."""
+    """Set the link rate of each run when the ranks request it (see worker.py). Return errors."""
     ended, refused = threading.Event(), list[UserError]()
 
     def answer() -> None:

@@ -96,7 +96,8 @@ uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u3
   return s.end;
 }
 
-// Reads the positions of records starting at number `rank`, of which `left` remain. Returns the number read.
+// Reads the positions of the `left` remaining records, starting with record number `rank`. Returns the number of
+// positions read.
 HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb_u32 rank, hb_u32 left,
                        hb_u32 *places) {
   if (s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED) {

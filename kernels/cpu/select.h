@@ -1,5 +1,5 @@
-// Selection of the k values of largest magnitude in one pass over a message. The k-th largest magnitude is found digit
-// by digit, among a shrinking set of candidates.
+// Selection of the k values with the largest magnitudes in one pass over a message. The k-th largest magnitude is found
+// digit by digit, among a shrinking set of candidates.
 #pragma once
 #include <stdlib.h>
 #include <string.h>

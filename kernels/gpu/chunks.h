@@ -87,7 +87,7 @@ template <class C, int T> struct hb_chunked {
       state->bytes = to.head(r.chunks) + 4 * end;
     }
   }
-  // Loads the warp's chunk from a wire of the given size; zeros if it is missing or malformed.
+  // Loads the warp's chunk from a wire of the given size; loads zeros if the chunk is missing or malformed.
   static HB_FN bool read(const C &c, const round &r, const hb_byte *wire, hb_u64 bytes, hb_state *state,
                          volatile hb_u64 *told, hb_u32 *v) {
     const hb_container from(wire, r.chunks);

@@ -19,7 +19,7 @@ struct hb_warp {
 // branches.
 HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
 
-// Returns the maximum of each group of G neighboring threads to the whole group.
+// Returns, to every thread, the maximum of its group of G neighboring threads.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (G == 32)

@@ -27,7 +27,7 @@ HB_FN void hb_from_stage(const hb_warp &me, hb_u32 *v) {
   __syncwarp();
 }
 
-// Loads the first `bytes` bytes of a chunk; the others are zeros. Only aligned memory is loaded directly into
+// Loads the first `bytes` bytes of a chunk; the remaining bytes are zeros. Only aligned memory is loaded directly into
 // registers. The code for unaligned memory is written to be short, not fast.
 HB_FN void hb_load_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
   if ((((hb_u64)p | bytes) & 3u) == 0u) {
@@ -107,7 +107,7 @@ template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb
   }
   hb_from_stage(me, v);
 }
-// Overwrites values of type O at p with `count` values of type T from the stage, or adds them.
+// Overwrites values of type O at p with `count` values of type T from the stage, or adds the latter to the former.
 template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
   const hb_byte *stage = (const hb_byte *)me.stage;
 #pragma unroll 4
@@ -118,7 +118,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb
   }
   __syncwarp();
 }
-// Adds a residual to the values in the stage, and stores the rounding errors in it.
+// Adds a residual to the values in the stage, and stores the rounding errors in the residual.
 template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residual, hb_u32 count) {
   hb_byte *stage = (hb_byte *)me.stage;
 #pragma unroll 4

@@ -46,7 +46,7 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   return plan;
 }
 
-// One level of the code of exponents for a list of bytes in shared memory; the remainders replace the list.
+// One level of the exponent code for a list of bytes in shared memory. The remainders replace the list.
 struct hb_xpk_level {
   hb_u32 width, base, start, most;
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
@@ -113,7 +113,7 @@ struct hb_xpk_level {
   }
 
  private:
-  // Marks the codes that have only ones in a word of each plane.
+  // Marks the codes that consist only of ones, given a word of each plane.
   HB_FN hb_u32 ones(const hb_u32 *plane, hb_u32 stride) const {
     hb_u32 all = ~0u;
 #pragma unroll

@@ -1,6 +1,6 @@
 // ZFP with one block per thread. The 32 blocks of a row have 4 * RATE words in the stream at every rate, so rows never
-// share a word. If a block is an aligned piece of memory, a thread moves it, otherwise the warp moves the words through
-// its stage.
+// share a word. If a block is an aligned piece of memory, a thread moves the block; otherwise, the warp moves the words
+// through its stage.
 #pragma once
 #include "tiles.h"
 #include "zfp_block.h"

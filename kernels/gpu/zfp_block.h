@@ -124,7 +124,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     const hb_u32 rows = __byte_perm(__byte_perm(c[3], c[2], two), __byte_perm(c[1], c[0], two), 0x5410);
     return hb_rows_to_nibbles(L::brev(rows));
   }
-  // Appends 8 planes at bit `pos` of the first two words; they have 8 to 36 bits.
+  // Appends 8 planes, which have 8 to 36 bits, at bit `pos` of the first two words.
   static HB_FN void append_planes(hb_u32 q, hb_u32 *w, hb_u32 &pos, hb_u32 &state, const hb_zfp_tables &t) {
     hb_u64 all = w[0];
 #pragma unroll

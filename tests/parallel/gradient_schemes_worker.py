@@ -95,7 +95,7 @@ def tell(**fields: Any) -> None:
 
 
 def steps() -> None:
-    """Compare rules that apply in some steps with rules that always apply."""
+    """Compare rules that apply only in some steps with rules that always apply."""
     codec = {"dimension": "DP", "codec": "int8:256"}
     gathers = {"dimension": "ZERO", "codec": "int8:64"}
     run = run_with(Rule(**codec, from_step=2, until_step=3), Rule(**gathers, from_step=3))

@@ -290,7 +290,7 @@ def small_gradients() -> dict[str, Any]:
 
 
 def tied_copies() -> dict[str, Any]:
-    """Check the sum of a tied weight's small gradients, and that a drift of the last stage's copy is detected."""
+    """Check that small gradients of a tied weight are summed, and that drift of the last stage's copy is detected."""
     trainer = make_trainer(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)

@@ -326,7 +326,7 @@ def warm_up() -> dict[str, Any]:
 
 
 def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, *, lr: float, factor: float) -> None:
-    """Compute a step of Adam with a frozen variance from the formula."""
+    """Compute a step of Adam with a frozen variance directly from the formula."""
     assert factor == 1.0, "nothing is clipped"
     self.updates += 1
     for part in self._decays:

@@ -208,7 +208,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflow() -> dict[str, Any]:
-    """Run a step in which only the last part of the last stage has an infinite gradient."""
+    """Run a step in which only the last part of the last stage has an infinite value in its gradient."""
     trainer = make_trainer(run_of({**WHOLE, "train.zero": 0}), WORLD)
     mesh = trainer.mesh
     trainer.backward(0)

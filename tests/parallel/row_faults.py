@@ -91,7 +91,7 @@ def rows_not_averaged() -> Patch:
 
 
 def border_rows_to_one_owner() -> Patch:
-    """A row that spans two pieces is sent only to the owner of its end."""
+    """A row that spans two pieces is sent only to the rank that owns the end of the row."""
     within = reduction._within
 
     def faulty(index: Index, run: range) -> tuple[int, int]:

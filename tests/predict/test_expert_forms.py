@@ -72,7 +72,7 @@ def beyond_dense(shape, recompute="none"):
     ],
 )
 def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed, executed, routers):
-    """The experts' MLPs replace the dense one, which processes 64 tokens."""
+    """The MLPs of the experts replace the dense MLP, which processes 64 tokens."""
     shape = describe_experts(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
     router = 2 * 64 * 8 * H
     assert beyond_dense(shape) == pytest.approx(

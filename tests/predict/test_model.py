@@ -1,4 +1,4 @@
-"""Tests of the model of a run: its parts, limits and refusals."""
+"""Tests of the performance model of a run: its parts, its limits, and runs that it refuses."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests of predictions for other training programs: options, memory, many GPUs, and the table of devices."""
+"""Tests of predictions for other training programs: options, memory, many GPUs, and the device table."""
 
 import math
 from dataclasses import replace

@@ -30,7 +30,7 @@ def runs(i, j):
 
 
 def every_cut(chain, setting):
-    """Return the shortest time over all divisions of layers and units at each level, from the formulas alone."""
+    """Return the shortest time over all divisions of layers and units at each level, using only the formulas."""
     layers = chain.layers
 
     def message(j, link):

@@ -140,7 +140,7 @@ def pipeline_of_shards() -> None:
 
 
 def sums() -> dict[str, Any]:
-    """Return the largest difference of each sum from the exact result, and how its calls were executed."""
+    """Return, for each sum, the largest difference from the exact result, and how the calls were executed."""
     asked, report = settings("int8:256"), {}
     x = values(dist.get_rank())
     for name, work in {**EXACT, **LOSSY}.items():

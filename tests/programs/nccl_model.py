@@ -27,7 +27,7 @@ class Made:
 
 @dataclass
 class Handle:
-    """A handle for a collective or operation. `wait` makes the current stream wait for it."""
+    """A handle for a collective or operation. `wait` makes the current stream wait for the operation."""
 
     event: Event
     result: Any = None

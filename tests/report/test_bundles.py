@@ -1,4 +1,4 @@
-"""Tests of bundles: the report is unchanged, names are replaced on request, and hostile archives do no harm."""
+"""Tests of bundles: the report is unchanged, names are replaced on request, and hostile archives cause no harm."""
 
 import io
 import json

@@ -24,7 +24,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Return the notes on a log after a change in one of its lines."""
+    """Return the notes on a log in which one line was changed."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"

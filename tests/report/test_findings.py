@@ -235,7 +235,7 @@ BOUND = 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
 )
 @pytest.mark.parametrize("pairs", [3, 8])
 def test_at_most_one_study_in_twenty_has_a_false_finding(effects: list[tuple[float, float]], pairs: int) -> None:
-    """The level covers speed and loss of all schemes together."""
+    """The significance level covers the speed and loss of all schemes together."""
     assert simulate(effects, pairs).false_any <= BOUND
 
 

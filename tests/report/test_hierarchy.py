@@ -55,7 +55,7 @@ def held(chain: Chain, shares: Shares) -> float:
 
 
 def test_no_more_than_the_level_is_in_use() -> None:
-    """For any data, the undecided questions together use at most the level."""
+    """For any data, the undecided questions together use at most the whole significance level."""
     rng = random.Random(1)
     for _ in range(300):
         cells = drawn_cells(rng)
@@ -69,7 +69,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
 
 
 def test_nothing_is_lost_when_more_is_decided() -> None:
-    """The procedure is valid because shares of undecided questions grow with the set of decided questions."""
+    """The procedure is valid because the shares of undecided questions grow with the number of decided questions."""
     rng = random.Random(2)
     undecided = 0
     for _ in range(300):

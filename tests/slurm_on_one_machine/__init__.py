@@ -136,7 +136,7 @@ class Cluster:
         cwd: Path | None = None,
         check: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Slurm client, or a program that calls a client.
+        """Run a Slurm client, or a program that calls Slurm clients.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Cluster:
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:
-        """Wait until no job is left and every node is available."""
+        """Wait until no jobs remain and every node is available."""
         self._wait("the nodes are not idle", self._idle, timeout)
 
     def stop_controller(self) -> None:

@@ -29,7 +29,7 @@ def fake_of() -> Iterator[Callable[..., Fake]]:
 
 @pytest.fixture
 def lsf(fake_of: Callable[..., Fake]) -> Fake:
-    """Return a fake LSF as on a Sierra-class machine."""
+    """Return a fake LSF that behaves as on a Sierra-class machine."""
     return fake_of("lsf")
 
 

@@ -1,4 +1,4 @@
-"""Tests of the command that runs another command with a fake first on PATH."""
+"""Tests of the program that runs a command with a fake scheduler first on PATH."""
 
 import subprocess
 import sys

@@ -196,7 +196,7 @@ def moments_lost() -> object:
 
 
 def updates_lost() -> object:
-    """Adam corrects its moments as if it had not taken a step."""
+    """Adam corrects the bias of its moments as if it had not taken any step."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:

@@ -1,4 +1,4 @@
-"""Tests of resources in a run's log: slow hosts, memory and hardware."""
+"""Tests of the resources that a run's log contains: slow hosts, memory and hardware."""
 
 import json
 import subprocess

@@ -31,7 +31,7 @@ def _belief() -> Belief:
 
 
 def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[SchemeChoice, list[RaceRound]]:
-    """Run a race with these true times and losses. Schemes without an entry match their predictions."""
+    """Run a race between schemes with these true times and losses. Schemes without an entry match their predictions."""
     rounds: list[RaceRound] = []
     count = 0
     while True:
