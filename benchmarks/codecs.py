@@ -7,9 +7,9 @@ Speeds in GB/s count uncompressed bytes. Speeds are those of the fastest of K tu
 slow a turn down. For a single-threaded compressor, two threads on two cores each compress half of the values.
 Compressors that are not installed are listed as missing: pip install '.[bench,train]'.
 
-Each compressor is called in the usual way. The codecs of hpcbench and a few others write to memory that the caller
-provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each call,
-page by page. By default, this script keeps freed memory, so that only the work of the codecs is compared.
+Each compressor is called as programs usually call it. The codecs of hpcbench and a few others write to memory that the
+caller provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each
+call, page by page. By default, this script keeps freed memory, so that only the work of the codecs is compared.
 --fresh-memory also times page faults, and does not check the goals.
 """
 

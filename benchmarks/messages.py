@@ -80,7 +80,7 @@ class Measured:
 
 
 def encode(name: str, x: Array) -> Coded | None:
-    """Encode and decode values of shape (n,). Return None if the codec does not support their dtype."""
+    """Encode and decode values of shape (n,). Return None if the codec does not support the dtype of the values."""
     codec = get_codec(name)
     try:
         wire = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8)
@@ -159,7 +159,7 @@ def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
 
 
 def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
-    """Return the relative ranks for each message content.
+    """Return the relative ranks of the matrices for each kind of message content.
 
     Keys and values that ranks of a context group exchange (CP) are excluded, because their rows contain the features of
     a single head.

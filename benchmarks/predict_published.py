@@ -243,7 +243,7 @@ def table_5(a100: Machine, models: int) -> list[float]:
 def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: TrainingProgram
 ) -> list[float]:
-    """Return the errors of the TFLOP/s per GPU.
+    """Return the relative errors of the predicted TFLOP/s per GPU.
 
     The sources do not state the micro-batch size, so the fastest size that fits in memory is used. Megatron-Core's
     chunks contain one layer.

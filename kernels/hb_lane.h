@@ -102,7 +102,7 @@ template <> struct hb_lane<hb_u32> {
     *p = x;
     return x != 0u;
   }
-  // The same, but only for the lanes that a mask selects.
+  // The same as `compress`, but for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M mask, hb_u32 x, hb_u32 *p) {
     store(p, x);
     return mask;

@@ -9,8 +9,9 @@
 //     grouped  k + m / 256 (rounded up) bits, in words of 32 bits: the j-th sent record, at position p, sets bit
 //              j + p / 256; then p modulo 256 of each sent record as a byte; zeros up to a multiple of 4 bytes
 //     places   16 bits for each position; zeros up to a multiple of 4 bytes
-// The grouped form is the code of Elias (1974) and Fano (1971) with a low part of one byte. It needs 9 bits per sent
-// record and 1/256 bit per record of the chunk. At a density of 1/100, a position contains 8.1 bits of information.
+// The grouped form is the code of Elias (1974) and Fano (1971) with a low part of one byte. The grouped form needs 9
+// bits per sent record and 1/256 bit per record of the chunk. At a density of 1/100, a position contains 8.1 bits of
+// information.
 #pragma once
 #include "hb_float.h"
 

@@ -37,7 +37,8 @@ struct hb_xpk_plan {
 };
 
 // The search for a plan considers a window of 64 exponents around the most frequent exponent of the sample. sum[i]:
-// number of sampled values before position i of the window. Positions up to HB_XPK_PAD outside of it have 0 or all.
+// number of sampled values before position i of the window. At positions up to HB_XPK_PAD outside of the window, sum is
+// 0 or the total.
 #define HB_XPK_WINDOW 64
 #define HB_XPK_BELOW 31  // positions of the window below the most frequent exponent
 #define HB_XPK_PAD 16

@@ -111,9 +111,9 @@ def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: 
     """Return the result of `count_alive` for a schedule in closed form.
 
     For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
-    section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
-    p + 1, v m)``. On the first stage, this number is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198,
-    section 4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
+    section 2.2). The interleaved schedule keeps one micro-batch more than the warm-up of Megatron-LM, ``min(2 (p - r -
+    1) + (v - 1) p + 1, v m)``. On the first stage, this number is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv
+    2205.05198, section 4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
     """
     counts = {
         "gpipe": microbatches,

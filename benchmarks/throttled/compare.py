@@ -29,7 +29,7 @@ class Column:
         return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
-        """Yield the values of two schemes for each repeat with both."""
+        """Yield the values of two schemes for each repeat that contains both."""
         ours, two = self.runs[scheme], self.runs[other]
         return [(ours[k][value], two[k][value]) for k in sorted(ours.keys() & two.keys())]
 

@@ -100,7 +100,8 @@ template <int T> struct hb_mpc_codec {
   // The rows of a chunk, stored in the stage after the bitmap. No row starts before its encoded words, so decoding in
   // place from the last row to the first never overwrites unread words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
-  // The word of a lane in a row. For 16-bit values, it contains the values at positions lane (low half) and 32 + lane.
+  // The word of a lane in a row. For 16-bit values, the word contains the values at positions lane (low half) and 32 +
+  // lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {
     if (!HALVES) return rows.stage[32u * r + rows.lane];
     const hb_u16 *halves = (const hb_u16 *)(rows.stage + 32u * r);

@@ -1,4 +1,4 @@
-"""Tests of hostile names and texts. Each format shows them as text and keeps its structure."""
+"""Tests of hostile names and texts. Each format shows such names as text and keeps its structure."""
 
 import csv
 import io
