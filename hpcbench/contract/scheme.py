@@ -137,7 +137,7 @@ class Rule(Section):
     @model_validator(mode="after")
     def _limits_are_of_a_codec(self) -> "Rule":
         if self.codec == "none" and (self.min_bytes or self.between_nodes):
-            raise ValueError("min_bytes and between_nodes restrict a codec, but the codec is none: leave them out")
+            raise ValueError("`min_bytes` and `between_nodes` restrict a codec, but the codec is none: leave them out")
         return self
 
     @model_validator(mode="after")
@@ -145,16 +145,18 @@ class Rule(Section):
         lazy = (self.dimension, self.phase) == ("PP", "BACKWARD")
         if self.feedback and not (lazy or self.dimension == "DP"):
             raise ValueError(
-                "feedback is for the reduction of gradients, and for gradients between pipeline stages: add "
+                "`feedback` applies to the reduction of gradients and to gradients between pipeline stages: add "
                 "`dimension: DP` to the rule, or `dimension: PP` and `phase: BACKWARD`"
             )
         field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
         if field and not self.feedback:
-            raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
+            raise ValueError(f"`{field}` changes error feedback, which is off: add `feedback: true` to the rule")
         if field and self.kind == "OPTIM":
-            raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave {field} out")
+            raise ValueError(f"`{field}` applies to gradients, not to the momenta of 1-bit Adam: leave {field} out")
         if field and lazy:
-            raise ValueError(f"{field} is for sums of gradients, not for messages between stages: leave {field} out")
+            raise ValueError(
+                f"`{field}` applies to sums of gradients, not to messages between stages: leave {field} out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -175,9 +177,11 @@ class Rule(Section):
     @model_validator(mode="after")
     def _rank_needs_gradients(self) -> "Rule":
         if self.low_rank and (self.dimension != "DP" or self.kind == "OPTIM"):
-            raise ValueError("low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+            raise ValueError(
+                "`low_rank` applies to the reduction of gradients: write `dimension: DP`, without kind OPTIM"
+            )
         if self.low_rank and self.feedback:
-            raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
+            raise ValueError("`low_rank` feeds the error of its approximation back by itself: leave feedback out")
         return self
 
     @model_validator(mode="after")
@@ -186,12 +190,15 @@ class Rule(Section):
             return self
         if (self.dimension, self.phase) != ("PP", "FORWARD"):
             raise ValueError(
-                "sample_changes is for activations between pipeline stages: write `dimension: PP` and `phase: FORWARD`"
+                "`sample_changes` applies to activations between pipeline stages: write `dimension: PP` and "
+                "`phase: FORWARD`"
             )
         if spec.parse(self.codec).lossless:
-            raise ValueError(f"sample_changes reduces the error of a codec, but {self.codec} has none: leave it out")
+            raise ValueError(f"`sample_changes` reduces the error of a codec, but {self.codec} has none: leave it out")
         if self.min_bytes or self.between_nodes:
-            raise ValueError("sample_changes needs every message encoded: leave min_bytes and between_nodes out")
+            raise ValueError(
+                "`sample_changes` requires that every message is encoded: leave min_bytes and between_nodes out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -199,10 +206,12 @@ class Rule(Section):
         if not self.mixed_bits:
             return self
         if self.dimension != "DP" or self.kind == "OPTIM":
-            raise ValueError("mixed_bits is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+            raise ValueError(
+                "`mixed_bits` applies to the reduction of gradients: write `dimension: DP`, without kind OPTIM"
+            )
         for other in ("feedback", "low_rank", "min_bytes"):
             if getattr(self, other):
-                raise ValueError(f"mixed_bits does not support {other}: leave {other} out")
+                raise ValueError(f"`mixed_bits` does not support {other}: leave {other} out")
         if wrong := explain_wrong_budget(self.codec, self.mixed_bits):
             raise ValueError(wrong)
         return self
@@ -211,12 +220,12 @@ class Rule(Section):
     def _differences_need_weights(self) -> "Rule":
         if self.differences and (self.dimension != "ZERO" or self.phase not in (None, "STEP")):
             raise ValueError(
-                "differences is for weights that are gathered after each step: write `dimension: ZERO`, without phase "
-                "FORWARD or BACKWARD"
+                "`differences` applies only to weights that are gathered after each step: write `dimension: ZERO`, "
+                "without phase FORWARD or BACKWARD"
             )
         if self.differences and spec.parse(self.codec).lossless:
             raise ValueError(
-                f"differences reduces the error of a codec, but codec {self.codec} has none: leave differences out"
+                f"`differences` reduces the error of a codec, but codec {self.codec} has none: leave differences out"
             )
         return self
 
