@@ -2,8 +2,8 @@
 CI.
 
 Programs of tools.py are hidden from tests without the fixture even if they are installed. A test that does not request
-the fixture therefore fails on every machine. For this purpose, directories on PATH are replaced with links to the
-directory or to a copy without the programs. The last line of a test run lists what was not tested, with the remedies.
+the fixture therefore fails on every machine. For this purpose, each directory on PATH is replaced with a link to it, or
+to a copy without the programs. The last line of a test run lists what was not tested, with the remedies.
 """
 
 import os

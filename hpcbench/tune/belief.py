@@ -160,14 +160,14 @@ class _Rounds:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A quantity of the schemes, such as the log time, that uncertain parts of the choices determine."""
+    """A value of each scheme, such as the log time, computed from uncertain predictions for the scheme's choices."""
 
     parts: Array
     """Prediction for each choice."""
     draws: Array
     """Samples of the prior's standardized errors, [draws, choices]."""
     combine: Callable[[Array, Array, Array], Array]
-    """Function of parts, errors and uses that returns the values of schemes, [draws, schemes]."""
+    """Function that returns the values of schemes, [draws, schemes], given `parts`, errors and `uses`."""
     log_prior: Callable[[Array], Array]
     scatter: float
     """Expected standard deviation of a run within a round."""

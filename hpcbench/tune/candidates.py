@@ -1,4 +1,4 @@
-"""Search candidates: combinations of one codec per dimension with traffic, or the schemes of a program's study."""
+"""Search candidates: one codec for each dimension that has traffic, or the schemes of a program's study."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,10 @@ from hpcbench.study.schema import SchemeEntry
 from hpcbench.tune.choose import Combination
 
 CODECS = ("bf16", "int8:256", "zfp:16", "int4:64")
-"""Codecs that are tried in each dimension. Lossless codecs save too little in dense messages."""
+"""Codecs that are tried in each dimension.
+
+Lossless codecs are left out, because they shorten dense messages too little.
+"""
 DIMENSIONS = ("DP", "ZERO", "TP", "CP", "EP", "PP")
 CONTROLS = {"naive-bf16": "bf16", "naive-int8": "int8:256"}
 """Reference schemes with one codec for all traffic, included in each search."""

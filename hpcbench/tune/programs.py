@@ -54,7 +54,7 @@ def plan_program(
     baseline
         Name of the baseline.
     diagnosis
-        Diagnosis of the program's traces, which predicts how much time codecs save at most.
+        Diagnosis of the program's traces, which predicts the most time that codecs can save.
     budget
         Maximum loss increase, as a fraction.
 

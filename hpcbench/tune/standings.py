@@ -84,7 +84,7 @@ class Standings:
     Attributes
     ----------
     times, losses : list of dict
-        For the complete runs of each round, logarithms of times, and losses as fractions of the baseline's mean loss.
+        Logarithms of times, and losses as fractions of the baseline's mean loss, for the complete runs of each round.
     standings : dict
         Standing of each scheme that has run.
     out : dict
@@ -149,7 +149,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None if there are none.
+        """Return a scheme's gain in fresh-seed rounds, with the scatter of all rounds, or None without such rounds.
 
         Parameters
         ----------

@@ -128,7 +128,8 @@ def test_a_broken_promise_is_told_and_fails(
 
 
 class Forgetful(Codec):
-    """A codec that sends float32 unchanged, except NaN and infinity as zeros, and adds 1 to the first value."""
+    """A codec that adds 1 to the first float32 value and sends the others unchanged, except NaN and infinity as
+    zeros."""
 
     name = "forgetful"
     lossless = False

@@ -81,7 +81,7 @@ def faults(path: Path, reference: Known) -> Iterator[str]:
 
 
 def command_faults(command: str) -> Iterator[str]:
-    """List the errors in commands such as ``python benchmarks/x.py`` or ``make x``, separated with ``;``."""
+    """List the errors in commands such as ``python benchmarks/x.py`` or ``make x``, separated by ``;``."""
     for part in command.split(";"):
         phrase = shlex.split(part)
         if phrase[0] == "python" and len(phrase) > 1 and phrase[1].startswith("benchmarks/"):

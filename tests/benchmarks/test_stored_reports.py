@@ -93,7 +93,7 @@ def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, reco
         assert new == {scheme: pytest.approx(ratio / 2) for scheme, ratio in old.items()}
 
     def others(report: str) -> list[str]:
-        """Return the lines of the tables of traffic, rows, memory and predictions."""
+        """Return the lines of four tables: traffic, rows, memory and predictions."""
         blocks = report.split("\n\n")
         return [block for block in blocks if re.match(r"(Traffic|The embedding|Memory|Predicted)", block)]
 

@@ -104,7 +104,7 @@ def test_variable_sizes_reach_their_bound_exactly() -> None:
 
 
 def test_the_number_of_values_is_exact() -> None:
-    """Rounding of binary fractions must not add a value."""
+    """Rounding errors of binary fractions must not increase the number of sent values."""
     assert 0.07 * 100 > 7
     assert TopK(0.07).param(100) == 7
     assert TopK(1e-9).param(5) == 1

@@ -1,4 +1,4 @@
-"""Tests of the drafted site file, which is valid for all findings and contains every detected value but no others."""
+"""Tests of the drafted site file, which is valid for all findings and contains all detected values and no others."""
 
 import re
 import string

@@ -33,7 +33,7 @@ TICK = 0.05
 
 
 class Dispatcher:
-    """Dispatcher that works in ticks."""
+    """Dispatcher, which does its work in regular ticks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -89,7 +89,7 @@ def sums_stay() -> Patch:
 
 
 def heads_in_another_order() -> Patch:
-    """Returned heads are in the order of the next ranks."""
+    """The heads are returned in the order that is correct on the next rank."""
     joined = ulysses._joined
 
     def faulty(turns: list[Tensor]) -> Tensor:

@@ -47,7 +47,8 @@ class Planted:
     exposed: float = 0.2
     """Fraction of each step in which ranks wait for messages.
 
-    Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of it.
+    Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of the waiting
+    time.
     """
     hosts: dict[str, float] = field(default_factory=dict)
     """Factor for the computing time on each host. The ranks are divided evenly among the hosts.

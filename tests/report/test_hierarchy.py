@@ -135,7 +135,7 @@ def test_the_order_within_a_chain(speed: Question | None, loss: Question | None,
 
 
 def test_the_answers_of_all_cells_come_first() -> None:
-    """Details receive a share when an answer of their cell is decided, and the whole level once all answers are."""
+    """Details receive a share when one answer of their cell is decided, and the whole level when all are decided."""
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)

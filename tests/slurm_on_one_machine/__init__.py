@@ -6,10 +6,11 @@ indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster h
 namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
 kernel then kills every daemon and every job, and the directory is removed.
 
-Slurm's time limits are whole minutes. Slurm checks them only every 30 seconds, and no setting changes this interval.
+Slurm's time limits are whole minutes. Slurm checks time limits only every 30 seconds, and no setting changes this
+interval.
 :meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the last check before it is due. With
 ``--time=1 --signal=B:USR1@50``, this is the first check after the start, so a job receives the signal within 30
-seconds. The job reaches its limit 30 seconds later if its end is set when the signal arrives.
+seconds. If a test calls :meth:`Cluster.end_time` when the signal arrives, the job reaches its limit 30 seconds later.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Tests of the plot of gain over the swept key.
+"""Tests of the plot of gain against the swept key.
 
 Markers are at the values of the findings, in the order of the key's values.
 """
