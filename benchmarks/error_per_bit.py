@@ -1,4 +1,4 @@
-"""Measure the error of lossy codecs over bits per value, on sampled messages of each kind of content.
+"""Measure the error of lossy codecs against bits per value, on sampled messages of each kind of content.
 
     python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
@@ -54,7 +54,7 @@ CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
 
 
 class Point(NamedTuple):
-    """Size and error of a codec on the messages of one content."""
+    """Bits per value and error of a codec, on messages with one kind of content."""
 
     bits: float
     relative_rmse: float

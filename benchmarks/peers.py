@@ -79,7 +79,7 @@ def memcpy(x: Array, out: Array, threads: int) -> Coder:
 
 
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
-    """List the rows of a table for values of one dtype: rivals before hpcbench, and including rows of missing packages.
+    """List the rows of a table for values of one dtype: rivals first, then hpcbench, with rows of missing packages.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@
 
 The logs of these studies are not stored. A document contains the mean step time of each run (`time.step`), and the
 run's work, losses, traffic and environment. For each cell, the script recomputes the comparison, the answer and the
-notes. It replaces these parts of the document, and of the text file next to the document (`table.txt` for
+notes. The script replaces these parts in the document, and in the text file next to the document (`table.txt` for
 `report.json`, otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are
 copied from the document: the comparison at equal time, and whether the loss was still falling. Without arguments, the
 script updates the demo, with its figure, and `results/reference/studies`.

@@ -28,7 +28,7 @@ CONDA = {"torch": "pytorch", "ml-dtypes": "ml_dtypes", "xxhash": "python-xxhash"
 def needed(*extras: str) -> dict[str, str]:
     """Return the version of each dependency of these extras, without ``>=``.
 
-    Without extras, return those of every installation.
+    Without extras, return the dependencies of every installation.
     """
     lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     requirements = map(Requirement, lines or PROJECT["dependencies"])

@@ -52,7 +52,10 @@ def revision(source):
 
 @pytest.fixture(scope="module")
 def dist(source):
-    """Directory of the sdist and the wheel. The kernels are optimized less, which halves the compilation time."""
+    """Directory of the sdist and the wheel.
+
+    The kernels are compiled with less optimization, which halves the compilation time.
+    """
     command = ["make", "-s", "-C", source, "dist", f"VENV={sys.prefix}"]
     done = subprocess.run(command, env=LESS_OPTIMIZED, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Order:
-    """Numbers of pairs of schemes whose order was predicted."""
+    """Counts of pairs of schemes whose order was predicted."""
 
     pairs: int
     distinct: int

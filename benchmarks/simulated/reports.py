@@ -141,7 +141,7 @@ def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
 
 @dataclass
 class FalseFindings:
-    """Numbers of reports with a false finding, either against the baseline or between schemes."""
+    """Counts of reports with a false finding, either against the baseline or between schemes."""
 
     speed: int = 0
     loss: int = 0

@@ -33,7 +33,7 @@ def check_codec(name: str) -> str:
 
 
 class Rule(Section):
-    """A codec for matching traffic. An omitted field matches everything."""
+    """The codec for traffic that matches these fields. An omitted field matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
