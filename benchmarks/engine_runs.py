@@ -52,7 +52,7 @@ class Step:
     """Results of a step on a rank."""
 
     loss: float
-    """The rank's part of the loss, which is the sum of the parts of all ranks."""
+    """The rank's part of the loss. The loss is the sum over all ranks."""
     gradients_s: float
     """Time of the forward and backward passes in seconds, including exposed gradient communication."""
     optimizer_s: float

@@ -8,10 +8,10 @@ are trained here, one after another in the same processes. A short baseline run 
 each codec on each kind of traffic (train.codec_effects). A scheme's estimate is the sum of the effects on its traffic.
 Estimates are compared with the measured differences in validation loss.
 
-error: the mean square error on Gaussian values. constants: the same, times a constant for each dimension. loss: the
-change of the loss of the same step, which only forward traffic and weights change. descent: the first-order change of
-the loss by the changed weight update. loss and descent: their sum. update: the square of the change of the weight
-update, relative to the square of the update.
+error: the mean square error on Gaussian values. constants: the same error, multiplied by a constant for each dimension.
+loss: the change of the loss of the same step, which only forward traffic and weights change. descent: the first-order
+change of the loss by the changed weight update. loss and descent: their sum. update: the square of the change of the
+weight update, relative to the square of the update.
 
 rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to 0 to 1. Intervals (95 %)
 come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes and schemes with error

@@ -23,7 +23,7 @@ FEW_BITS = (
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
     *("mxfp8:e4m3", "mxfp6:e2m3", "mxfp4:rceil", "nvfp4"),
 )
-"""Codecs with fewer than 8 bits. They are compared with int8."""
+"""Codecs with fewer than 8 bits. These codecs are compared with int8."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Coder:
 
 
 Make = Callable[[Array, Array, int], Coder]
-"""Maker of a compressor from values of shape (n,), an output array, and a number of threads."""
+"""Function that makes a compressor, given values of shape (n,), an output array, and a number of threads."""
 
 
 @dataclass(frozen=True)

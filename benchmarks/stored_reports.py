@@ -185,7 +185,7 @@ def spliced(text: str, chapters: Iterator[tuple[str, str]]) -> str:
 
 
 def recompute(path: Path) -> None:
-    """Write a stored report again."""
+    """Rewrite a stored report."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     beside = path.with_name("table.txt" if path.name == "report.json" else f"{path.stem}.txt")
     for document in stored["submissions"]:

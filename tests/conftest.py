@@ -71,7 +71,7 @@ def rank_server() -> Iterator[RankServer]:
 def job_ranks() -> Iterator[RankServer]:
     """Server for ranks started by job scripts (see `RankServer.python`).
 
-    The tests that use it stay in their own crowds.
+    The tests that use this server stay in their own crowds.
     """
     server = RankServer()
     yield server

@@ -34,7 +34,7 @@ class Timeline:
 
 
 class StalledScheduleError(ValueError):
-    """Error of a schedule whose stages wait for each other forever."""
+    """Error raised for a schedule whose stages wait for each other forever."""
 
 
 def simulate(

@@ -163,7 +163,7 @@ def test_an_installed_package_checks_and_trains(environment, dist, revision, kin
 def run_in(unpacked, cwd, code):
     """Run code with the wheel instead of the checkout.
 
-    Module site is disabled, because it finds editable installations.
+    The module `site` is disabled, because it finds editable installations.
     """
     paths = [str(unpacked), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
     start = f"import sys; sys.path[:0] = {paths!r}; sys.argv = ['hpcbench']\n"

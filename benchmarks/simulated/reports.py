@@ -171,7 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Return percentages of reports with a false speed, a false loss, a false finding between schemes, or any."""
+        """Return percentages of reports with a false speed, loss, finding between schemes, or any of the three."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 

@@ -50,7 +50,7 @@ def make_scheme(codecs: Mapping[str, str]) -> SchemeEntry:
 
 
 def is_lossless(scheme: SchemeEntry) -> bool:
-    """Return whether a scheme changes no values, neither by rules nor by other settings."""
+    """Return whether a scheme leaves all values unchanged, considering its rules and its other settings."""
     codecs = [rule.codec for rule in scheme.all_rules]
     return not scheme.process_changes and all(spec.parse(codec).lossless is True for codec in codecs)
 

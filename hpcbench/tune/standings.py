@@ -12,7 +12,7 @@ class RunOutcome:
     """Result of one run."""
 
     seconds: float | None
-    """Seconds per step, or another time per unit of work, or None if the run failed."""
+    """Seconds per step or per other unit of work, or None if the run failed."""
     loss: float | None
     """Loss at the end, or None if the run failed, NaN or infinite if it diverged."""
 
@@ -45,7 +45,7 @@ class Standing:
 
     scheme: str
     gain: Difference | None
-    """Log of baseline time divided by scheme time, or None if they have no common round."""
+    """Logarithm of the baseline's time divided by the scheme's time, or None without a common round."""
     loss: Difference | None
     """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool

@@ -1,4 +1,4 @@
-"""Tests that speeds of stored reports equal work over mean step time, and can be recomputed from the documents."""
+"""Tests that speeds in stored reports equal work divided by mean step time, and can be recomputed."""
 
 import importlib
 import json

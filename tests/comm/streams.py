@@ -87,7 +87,10 @@ class Event:
         return self.stream.done >= self.clock[self.stream.name]
 
     def query(self) -> bool:
-        """Return whether the stream has reached the point. If so, later work of the host is ordered after it."""
+        """Return whether the stream has reached the point.
+
+        If so, later work of the host is ordered after this point.
+        """
         if self.reached:
             merge(self._streams.host, self.clock)
         return self.reached
@@ -130,7 +133,7 @@ class Streams:
         return [stream for stream in self.streams.values() if stream.todo]
 
     def run_one(self, seed: int, order: Random) -> bool:
-        """Run one operation that can run, in the order of `run`. Return False if there is none."""
+        """Run one operation that is ready, chosen in the same order as in `run`. Return False if there is none."""
         pending = self.pending
         turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
         for stream in turns:

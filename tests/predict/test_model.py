@@ -164,7 +164,7 @@ def test_activations_are_as_published() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
-    """Each of four ranks stores and computes a fourth of a long sample.
+    """Each of four ranks stores and computes a quarter of a long sample.
 
     The network is slow, so that message times are visible.
     """

@@ -238,7 +238,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 
 def write_marker(directory: Path, job: str, status: int) -> None:
-    """Write the status file of a run that ended. Each job has its own hour."""
+    """Write the status file of a run that ended. Each job runs in a different hour."""
     start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
     end = start + timedelta(minutes=1)
     span = f"{start.isoformat()}Z", f"{end.isoformat()}Z"

@@ -1,4 +1,4 @@
-"""Tests of the interval for the mean of a series: by hand, for known series, and coverage for correlated steps."""
+"""Tests of the interval for the mean of a series: known series, and coverage for correlated steps."""
 
 import random
 import re

@@ -70,7 +70,7 @@ class Cluster:
     cpus, memory, gpus
         CPUs, memory in MiB and GPUs that each node reports.
     accounting
-        Whether to start a database, which ``sacct`` needs. The start takes two seconds.
+        Whether to start a database, which ``sacct`` needs. Starting the database takes two seconds.
     partitions
         Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. If omitted:
         ``batch`` and ``urgent``. Jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
