@@ -1,7 +1,7 @@
 """Ranks of engine.py.
 
-For each size, all measured programs run in the same processes. Their losses are compared first, then their steps are
-timed alternately.
+For each size, all measured programs run in the same processes. The losses of the programs are compared first, then
+their steps are timed alternately.
 """
 
 import json

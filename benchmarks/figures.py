@@ -125,7 +125,7 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first match after another line.
+    """Return the regular expression's group in the only matching line, or in the first match after another line.
 
     Raise ValueError without a match.
     """

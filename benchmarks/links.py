@@ -2,7 +2,7 @@
 
     python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
-The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
+The timing of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
 TCP, IP and Ethernet headers, divided by the rate: the shortest possible time. "Expected" adds the latency, which is the
 time of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast. The
 median shows whether the link is too slow. "Of the limit" is the number of payload bytes divided by the median time. A

@@ -13,10 +13,10 @@ loss: the change of the loss of the same step, which only forward traffic and we
 change of the loss by the changed weight update. loss and descent: their sum. update: the square of the change of the
 weight update, relative to the square of the update.
 
-rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to 0 to 1. Intervals (95 %)
-come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes and schemes with error
-feedback are left out. `--stored` reads the effects and the losses from a file that `--json` wrote, instead of running.
-Requires hpcbench[train,bench].
+rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to the range from 0 to 1.
+Intervals (95 %) come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes and
+schemes with error feedback are left out. `--stored` reads the effects and the losses from a file that `--json` wrote,
+instead of running. Requires hpcbench[train,bench].
 """
 
 import argparse

@@ -34,7 +34,7 @@ class Coder:
     """``encode``, ``decode`` and, if supported, ``decode_add``."""
     wire_bytes: int
     check: Call
-    """Decoder that writes to the array that the maker received."""
+    """Decoder that writes to the array that was passed when the compressor was made."""
 
 
 Make = Callable[[Array, Array, int], Coder]

@@ -59,7 +59,7 @@ OF_SCHEME = re.compile(
 AT_EQUAL_TIME = "loss_in_time"
 DIGITS = 12
 ROUNDING = 10.0 ** (2 - DIGITS)
-"""Relative difference that rounding to this number of digits explains."""
+"""Relative difference that rounding to this number of digits can cause."""
 _SIZE = re.compile(r" ([0-9.]+) ([KMB]) parameters")
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs(?: has a loss of)? ([0-9.]+)\.")
 

@@ -95,7 +95,7 @@ class Belief:
         self.update((), ())
 
     def update(self, times: Sequence[Mapping[str, float]], losses: Sequence[Mapping[str, float]]) -> None:
-        """Sample the posterior given measured rounds of log times and of losses relative to the baseline's mean."""
+        """Sample the posterior, given the measured rounds: log times, and losses relative to the baseline's mean."""
         self._log_times = self._time.sample(_Rounds(times, self._order), self._uses, self._prior.weight)
         self._losses = self._loss.sample(_Rounds(losses, self._order), self._uses, self._prior.weight)
 

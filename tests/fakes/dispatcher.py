@@ -1,7 +1,7 @@
 """Dispatcher of a fake. The dispatcher runs the jobs on this machine, and signals and ends them on time.
 
-When its stdin is closed, it ends all its jobs and exits. The dispatcher therefore never outlives the process that
-started it.
+When the dispatcher's stdin is closed, the dispatcher ends all its jobs and exits. The dispatcher therefore never
+outlives the process that started it.
 """
 
 import json

@@ -78,7 +78,7 @@ def share_of_the_own_block() -> Patch:
 
 
 def sums_stay() -> Patch:
-    """A rank's gradients of keys and values include only its own queries."""
+    """A rank's gradients of keys and values include only the contributions of its own queries."""
 
     def faulty(self: Homeward) -> Tensor:
         assert self._own is not None

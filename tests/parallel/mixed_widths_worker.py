@@ -92,7 +92,7 @@ def sum_budgets(run: Run) -> float:
 
 
 def own_gradient(rank: int, parts: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the gradient of a rank. Its super-groups have magnitudes from 1e-4 to 1, in a random order.
+    """Return the gradient of a rank. The gradient's super-groups have magnitudes from 1e-4 to 1, in a random order.
 
     In each piece, all ranks have the same super-groups, but in different orders. Ranks that choose widths by their own
     gradients therefore send messages of equal size.
@@ -196,7 +196,7 @@ def compare(group: Group, channel: Channel, result: Tensor) -> float:
 
 
 def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = False) -> dict[str, Any]:
-    """Sum a gradient with mixed widths, and compare the sum."""
+    """Sum a gradient with mixed widths, and compare the sum with the expected sum."""
     policy = Policy(Scheme(algorithm="two-shot", rules=[MIXED]))
     channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)

@@ -107,7 +107,7 @@ def test_a_faster_network_never_slows_a_step() -> None:
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
     """The closed-form break-even bandwidth is between the two bandwidths.
 
-    The text states on which side the machine is.
+    The text states on which side of the break-even bandwidth the machine is.
     """
     layout = Layout(dp=16)
     pair = [

@@ -27,7 +27,7 @@ MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """Return the fraction for which a comparison of `pairs` pairs is tested at the whole significance level."""
+    """Return the fraction for which a comparison of `pairs` pairs is tested at the full significance level."""
     return LEVEL / compute_level_part(pairs)
 
 

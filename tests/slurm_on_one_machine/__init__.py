@@ -3,8 +3,8 @@
 Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so MPI treats it as a separate machine. Files
 and the network are shared with the machine. The nodes' CPUs, memory and GPUs need not exist: jobs are assigned GPU
 indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process
-namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
-kernel then kills every daemon and every job, and the directory is removed.
+namespace. The first process of the cluster ends when the Python process that created the cluster closes it or ends for
+any reason. The kernel then kills every daemon and every job, and the directory is removed.
 
 Slurm's time limits are whole minutes. Slurm checks time limits only every 30 seconds, and no setting changes this
 interval.
