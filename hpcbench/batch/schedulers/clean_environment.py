@@ -68,5 +68,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Return an environment for calls with parsed output: English messages, and times in UTC."""
+    """Return an environment for calls whose output is parsed: English messages, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

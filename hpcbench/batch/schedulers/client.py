@@ -84,7 +84,7 @@ def ask(
     patience
         Deadline in seconds. The default is `PATIENCE`.
     cwd
-        Working directory. The default is that of this process.
+        Working directory. The default is the environment of this process.
     hangs
         Pattern of output that means "the daemon does not respond, still trying". On a match, the program is killed.
 

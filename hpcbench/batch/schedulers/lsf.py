@@ -57,7 +57,10 @@ class Lsf(JobScheduler):
         return self.choose(self._query.named(_plain(name)), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of live jobs with these names. Each name needs a call, because bjobs accepts only one name."""
+        """Return the ids of live jobs with these names.
+
+        Each name requires a separate call, because bjobs accepts only one name per call.
+        """
         items = [item for name in names for item in self._query.named(_plain(name)).items()]
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 

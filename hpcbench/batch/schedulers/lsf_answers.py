@@ -22,7 +22,7 @@ STATES: Mapping[str, State] = {
     "DONE": State.COMPLETED,
     "EXIT": State.FAILED,
 }
-"""LSF job states. EXIT is refined by the termination reason."""
+"""LSF job states. For EXIT, the termination reason determines the exact state."""
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
@@ -86,7 +86,7 @@ class LsfTimeReader:
     def read(self, cell: str) -> str | None:
         """Return the most recent time that matches ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
 
-        A letter after the time, which denotes its kind, is ignored.
+        A letter after the time, which says what kind of time is meant, is ignored.
         """
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
