@@ -26,7 +26,10 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF commands when the daemon hangs. The commands retry forever, and bsub resends the job each time."""
+"""Message that LSF commands print when the daemon hangs.
+
+The commands retry forever, and bsub resends the job each time.
+"""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 

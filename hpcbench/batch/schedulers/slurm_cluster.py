@@ -76,7 +76,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a node with cores reserved for the system, and the number of reserved cores.
+    """Return the name of a node on which cores are reserved for the system, and the number of these cores.
 
     Return None if there is no such node.
     """
