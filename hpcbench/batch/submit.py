@@ -85,7 +85,7 @@ def submit(
         Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission.
     check
         Callback ``check(runs, site, base)`` that raises an error if a run is not possible on the site. Relative paths
-        start at ``base``.
+        are relative to ``base``.
 
     Raises
     ------

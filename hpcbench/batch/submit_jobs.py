@@ -53,7 +53,7 @@ def submit_jobs(
     Raises
     ------
     UserError
-        The scheduler refused a job, or the response is unclear. The jobs before it are already submitted. Running the
+        The scheduler refused a job, or the response is unclear. Earlier jobs remain submitted. Running the
         same command again resumes the submission.
     """
     if after is not None and len(after.ids) > scheduler.most_after and (ledger.root / RELAY).is_file():

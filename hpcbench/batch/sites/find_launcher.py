@@ -1,4 +1,4 @@
-"""Detection of the local launcher's MPI library."""
+"""Detection of the MPI library to which the local launcher belongs."""
 
 import re
 import sys
