@@ -38,7 +38,7 @@ def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShap
 
 
 def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
-    """Return the time of a call in seconds: the lowest mean over `repeats` turns, each of at least `least` seconds."""
+    """Return the time of a call in seconds: the lowest mean of `repeats` turns, each at least `least` seconds long."""
     call()
     wait()
     begin = time.perf_counter()

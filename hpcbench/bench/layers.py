@@ -27,7 +27,7 @@ from hpcbench.parallel.tensor import InOneDimension
 from hpcbench.train.model import GPT, Block
 
 _DEPTH = 6
-"""Number of consecutive layers."""
+"""Number of layers that are run in sequence."""
 _LONGEST = 128
 """Maximum number of positions per sample. Additional tokens form further samples."""
 _PARAMETERS = 1 << 23
