@@ -16,7 +16,7 @@ _SPEEDS = {
     "decode+add": "decode_add",
     "dec+add+enc": "decode_add_encode",
 }
-"""Operations by column heading."""
+"""Operations, keyed by column heading."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def _number(name: str) -> int:
 
 
 def is_launched() -> bool:
-    """Return whether a launcher started this process as one of its ranks."""
+    """Return whether a launcher started this process as a rank."""
     return any(name in os.environ for name in (*_RANKS, *_SIZES)) or _number(_STEP) > 1
 
 

@@ -110,7 +110,10 @@ class CudaCodec:
         self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of `n` values in bytes. The size is exact if `fixed_size`, otherwise the maximum."""
+        """Return the encoded size of `n` values in bytes.
+
+        The size is exact if `fixed_size` is set, otherwise it is the maximum.
+        """
         return self._codec.wire_bytes(n, dtype)
 
     def encode(
@@ -174,7 +177,7 @@ class CudaCodec:
         Raises
         ------
         TypeError, ValueError
-            As in `Codec.decode`, for errors that can be detected immediately.
+            An error of `Codec.decode` that can be detected immediately.
         """
         handle = self._device.stream(stream, out)
         values = self._view(out, handle, writeable=True)

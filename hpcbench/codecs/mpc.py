@@ -34,7 +34,7 @@ class MpcCodec(Compiled):
     Parameters
     ----------
     dim
-        Distance back to the earlier value that serves as the prediction, from 1 to 32. Values have 16 bits for float16
+        Distance to the earlier value that serves as the prediction, from 1 to 32. Values have 16 bits for float16
         and bfloat16, and 32 bits for all other dtypes.
     build
         Kernels to use. If None, use the fastest build that this machine supports.

@@ -49,7 +49,7 @@ class Rotated(Compiled):
         return self.codec.param(n) | int(math.log2(self.size)) << _SIZE | (_SIGNS if self.signs else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of the codec."""
+        """Return the encoded size of the rotated values."""
         self.check_type(dtype)
         return self.codec.wire_bytes(n, dtype)
 

@@ -66,7 +66,7 @@ class Family:
     parameter: Callable[[str], str | None]
     """Function that returns the canonical form of a parameter, or None if the parameter is invalid."""
     forms: str
-    """Parameter forms, for error messages."""
+    """Valid forms of the parameter, for error messages."""
     lossless: bool = False
     on_gpu: bool = True
     """Whether the codec has GPU kernels or needs no kernels."""
@@ -206,7 +206,7 @@ def plugin(family: str) -> EntryPoint | None:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the family and parameter of a name without rotation. ``2:4`` is a family."""
+    """Return the family and parameter of a codec name that has no rotation prefix. ``2:4`` is a family."""
     if name == "2:4":
         return name, ""
     family, _, parameter = name.partition(":")

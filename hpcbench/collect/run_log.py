@@ -47,7 +47,7 @@ class RunLog:
     running_means: set[str] = field(default_factory=set)
     """Quantities whose printed value is the mean over all steps so far."""
     precisions: dict[str, str] = field(default_factory=dict)
-    """Number formats of lowest precision reported in another framework's log, keyed by ``comm`` and ``linear``."""
+    """Least precise number format that another framework's log reports for each of ``comm`` and ``linear``."""
 
     def event(self, kind: type[E]) -> E | None:
         """Return the last event of this kind, or None if there is none."""
@@ -158,7 +158,7 @@ class LogReader:
     Parameters
     ----------
     path
-        Path for records and errors. No file is opened here.
+        Path to store in records and errors. No file is opened here.
     """
 
     def __init__(self, path: Path) -> None:

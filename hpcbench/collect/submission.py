@@ -70,7 +70,7 @@ class RunResult:
 
 @dataclass
 class Submission:
-    """A plan with its runs, or a set of logs."""
+    """A planned submission with its runs, or a set of logs."""
 
     root: Path | None
     plan: RunPlan

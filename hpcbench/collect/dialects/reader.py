@@ -25,7 +25,7 @@ class DialectReader:
     Parameters
     ----------
     path
-        Path for the records. No file is opened here.
+        Path to store in the records. No file is opened here.
     dialect
         Dialect of the lines.
     """
