@@ -1,8 +1,8 @@
 """NCCL communicators for GPU arrays.
 
-The binding is CuPy's (`cupy.cuda.nccl`): CuPy is already used to compile the kernels. Its wheels load NVIDIA's NCCL
-wheel, and on AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28.
-All calls return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
+The binding is CuPy's (`cupy.cuda.nccl`): CuPy is already used to compile the kernels. CuPy's wheels load NVIDIA's NCCL
+wheel, and on AMD GPUs CuPy binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28.
+All calls return immediately and are stream-ordered. All ranks of a communicator must make the calls in the same order.
 """
 
 import os
@@ -57,7 +57,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
-        """Send bytes to a rank. The rank must post the receive in the corresponding group."""
+        """Send bytes to a rank. That rank must post the receive in the corresponding group of calls."""
 
     @abstractmethod
     def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:

@@ -99,7 +99,7 @@ class Partition(Section):
 
 
 class _Replicas(Section):
-    """Dimension that `Layout` adds to `Partition`. In files, fields of the second base class come first."""
+    """Parallel dimension that `Layout` adds to `Partition`. In files, fields of the second base class come first."""
 
     dp: Count = Field(1, description="Data-parallel size.")
 

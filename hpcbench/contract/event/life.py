@@ -26,7 +26,7 @@ class Start(Event):
     """Values of the study's matrix, apart from scheme and repeat."""
     scheme: str | None
     attempt: int | None
-    """Number of times that the job has started the run."""
+    """How many times the job has started the run."""
     resumed_from: int | None
     """Step of the checkpoint that the run continues from, or None if it begins with its first step."""
 
@@ -39,7 +39,7 @@ class Evaluation(Event):
     step: int | None = None
     """Step after which the loss was computed."""
     split: str | None
-    """Part of the data that was evaluated."""
+    """Split of the data that was evaluated."""
     loss: float | None
     tokens: int | None = None
     """Number of tokens over which the loss is averaged."""

@@ -69,7 +69,7 @@ class _Key:
     read: _Reader
     """A function that returns the value if it has the key's type, else None."""
     always: bool
-    """Whether the key is written even if it has its default."""
+    """Whether the key is written even if its value is the default."""
     default: Any
     part: type[LogObject] | None
     """The class of the nested object or objects."""
