@@ -126,7 +126,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass, or None if they are identical.
+    """Return why the backward pass would not use the same values as the forward pass, or None if it would.
 
     Autograd treats the codec as the identity. A gradient is therefore correct only if the backward pass uses the values
     that the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.

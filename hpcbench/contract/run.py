@@ -60,7 +60,7 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with measured times of the machine's links and codecs. None selects the defaults."""
+    """File with measured times of the machine's links and codecs, or None to use the default times."""
     shape: RankShape | None = None
     """The intended placement, or None if placement is not checked."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)

@@ -28,7 +28,7 @@ class State(StrEnum):
     INCOMPLETE = "incomplete"
     """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"
-    """The state cannot be determined. It counts neither as ended nor as successful."""
+    """The state cannot be determined. A job or run in this state counts neither as ended nor as successful."""
 
     @property
     def alive(self) -> bool:
@@ -49,7 +49,7 @@ STOPPED_EXIT = 75
 NO_ROOM_EXIT = 74
 """Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
-"""Exit status of a run that reached its own time limit (the same as that of ``timeout``)."""
+"""Exit status of a run that reached its own time limit (the same status as for ``timeout``)."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 """Exit statuses in a shell after SIGHUP, SIGINT, SIGKILL, SIGUSR2 (sent by LSF at the run limit) and SIGTERM."""
 

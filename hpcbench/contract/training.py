@@ -346,12 +346,12 @@ class Train(Section):
 
 
 def find_optimizer_misfit(train: Train) -> Misfit | None:
-    """Return why the optimizer cannot work with these settings, or None if it can.
+    """Return why the optimizer does not work with these settings, or None if it does.
 
     Parameters
     ----------
     train
-        Final settings: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
+        Final settings, which include the optimizer of the scheme and the `freeze_step` of 1-bit Adam.
     """
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:
