@@ -33,7 +33,7 @@ def check_codec(name: str) -> str:
 
 
 class Rule(Section):
-    """A codec for matching traffic. An omitted field matches everything."""
+    """A codec for the traffic that matches these fields. An omitted field matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
@@ -392,8 +392,7 @@ class Scheme(Section):
 
     @property
     def process_changes(self) -> str:
-        """Phrase that lists the environment variables, arguments, preloaded library, and setup lines of the scheme's
-        runs."""
+        """Phrase that lists the variables, arguments, preloaded library, and setup lines of the scheme's runs."""
         return describe_changes(
             environment=self.environment, arguments=self.arguments, preload=self.preload, setup=self.setup
         )

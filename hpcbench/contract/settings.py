@@ -137,8 +137,7 @@ class SchemeSettings(LogObject):
 
     @property
     def hides_traffic(self) -> bool:
-        """Whether a library may change the messages, so that the counted bytes may differ from the bytes on the
-        network."""
+        """Whether a library may change the messages, so that the counted bytes may differ from the sent bytes."""
         return bool(self.environment or self.preload or self.setup)
 
     @property

@@ -27,8 +27,10 @@ class WireFormat:
 
 
 CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
-"""Casts and codecs in descending order of encoded size. int8 uses blocks of 256 values, and 4 bits uses two-level
-scales."""
+"""Casts and codecs in descending order of encoded size.
+
+int8 uses blocks of 256 values, and 4 bits uses two-level scales.
+"""
 FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 

@@ -36,8 +36,10 @@ class Divergence(NamedTuple):
     update: float
     """Norm of the change of the weight update, as a fraction of the norm of the update."""
     descent: float
-    """First-order estimate of the loss change due to the changed update, as a fraction of the loss: the sum over all
-    weights of the gradient times the change of the update."""
+    """First-order estimate of the loss change due to the changed update, as a fraction of the loss.
+
+    The estimate is the sum, over all weights, of the gradient times the change of the update.
+    """
 
 
 @dataclass(frozen=True)
