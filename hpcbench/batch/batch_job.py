@@ -1,4 +1,4 @@
-"""Unit of submission: a job or a job array."""
+"""A job or a job array, which is submitted in one call."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ def plan(
 ) -> tuple[list[Job], list[str]]:
     """Group runs into jobs, and check that each job fits the site's nodes and queues.
 
-    Return the jobs and notes for the user.
+    Return the jobs, and notes for the user.
 
     Parameters
     ----------

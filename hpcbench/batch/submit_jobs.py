@@ -17,7 +17,7 @@ from hpcbench.contract.claim import close_claim
 from hpcbench.errors import UserError
 
 Progress = Callable[[int, int], None]
-"""Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission."""
+"""Callback ``progress(submitted, total)``, called with the numbers of jobs after each submission."""
 
 _AGAIN = 2.0
 """Seconds between two searches for a job that has no receipt."""

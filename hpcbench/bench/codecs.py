@@ -115,7 +115,7 @@ def measure(
     Raises
     ------
     UserError
-        A codec does not exist, or it does not accept these values.
+        A codec does not exist or does not accept these values.
     """
     codecs = [_open_codec(name, x, device) for name in names]
     here = device.put(x)

@@ -78,7 +78,7 @@ def bench_collectives(settings: Settings, files: BenchFiles) -> int:
     Raises
     ------
     UserError
-        An option is wrong, or the number of ranks differs from the requested one.
+        An option is wrong, or the number of ranks differs from the requested number.
     """
     ranks, by = settings.ranks, files.links or files.tune
     with world.report_once():

@@ -119,7 +119,7 @@ def measure(
     bench
         Measurement of the library's collectives on these ranks.
     names
-        Codecs as in a study.
+        Codec names, written as in a study.
     x
         float32 values for the codecs, shape (n,).
     sizes
@@ -132,7 +132,7 @@ def measure(
     Raises
     ------
     UserError
-        A codec does not exist, or it does not accept float32.
+        A codec does not exist or does not accept float32.
     """
     todo = 2 + len(names) + len(Operation) * len(sizes)
     topology = Topology.of(comm)

@@ -86,7 +86,10 @@ def start(ranks: int | None, command: str) -> int | None:
 
 @contextmanager
 def report_once() -> Iterator[None]:
-    """Report an error that all ranks detect. Only the first rank prints it. Other exceptions terminate all ranks."""
+    """Report an error that all ranks detect.
+
+    Only the first rank prints the error. Other exceptions terminate all ranks.
+    """
     try:
         yield
     except UserError:
@@ -153,7 +156,7 @@ def count_neighbors(comm: "MPI.Comm") -> int:
 
 
 def choose_wait(comm: "MPI.Comm") -> "Wait":
-    """Choose how all ranks wait. They sleep between tests if any rank lacks a dedicated core."""
+    """Choose how all ranks wait. All ranks sleep between tests if any rank lacks a dedicated core."""
     from hpcbench.comm.wait import Wait
 
     cores: dict[str, set[int]] = {}

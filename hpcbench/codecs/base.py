@@ -50,8 +50,8 @@ class Codec(ABC):
             Output bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may
             be overwritten, up to ``wire_bytes``.
         residual
-            Residual of error feedback, float32, shape (n,). It is added to `x` and then replaced by the error of this
-            message. Non-finite errors become 0.
+            Residual of error feedback, float32, shape (n,). The residual is added to `x`, and then replaced by the
+            error of this message. Non-finite errors become 0.
         seed
             Seed of stochastic rounding. The same seed gives the same result.
 
@@ -95,7 +95,7 @@ class Codec(ABC):
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None without a bound."""
+        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None if there is no bound."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
         """Encode the sum of `local` and the values in `wire`.
@@ -109,7 +109,7 @@ class Codec(ABC):
         local
             Values, shape (n,), contiguous. Sums are computed in float32.
         out
-            As in `encode`. It must not overlap `wire`.
+            As in `encode`. The array must not overlap `wire`.
         seed
             As in `encode`.
 

@@ -122,7 +122,7 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
     Raises
     ------
     TypeError
-        The kernels do not support this dtype, or it is not a floating-point dtype.
+        The dtype is not a floating-point dtype, or the kernels do not support it.
     """
     kind = type_of(dtype)
     if kind is Type.BYTES:

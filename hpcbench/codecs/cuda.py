@@ -1,4 +1,6 @@
-"""GPU codecs that encode and decode in device memory. Their output is bitwise identical to that of the CPU codecs.
+"""GPU codecs that encode and decode in device memory.
+
+The output of GPU codecs is bitwise identical to the output of CPU codecs.
 
 Calls return immediately, and their work is stream-ordered. Memory is allocated and kernels are compiled only in the
 first call with a given operation and size.

@@ -1,6 +1,6 @@
 """MPC, a lossless codec.
 
-It is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
+The codec is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
 Scientific Data", Cluster 2015, section III.
 
 float16 and bfloat16 are coded as 16-bit values, all other dtypes as 4-byte words. kernels/hb_mpc.h describes

@@ -86,10 +86,10 @@ CONVERSIONS = Sequence(
     },
     8192,
 )
-"""Kernels that convert between values and the dtype in which they are sent. They do not depend on a codec."""
+"""Kernels that convert between values and the dtype in which they are sent, independent of codecs."""
 
 SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
-"""Kernel that adds values of one dtype. It does not depend on a codec."""
+"""Kernel that adds values of one dtype, independent of codecs."""
 
 
 def sequence_of(family: str) -> Sequence:

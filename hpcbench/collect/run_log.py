@@ -21,7 +21,7 @@ from hpcbench.errors import UserError
 LONGEST_LINE = 16 << 20
 """Maximum length in bytes of a line that is read.
 
-It is large enough for the environment event of about 100,000 ranks.
+The limit is large enough for the environment event of about 100,000 ranks.
 """
 _CHUNK = 1 << 16
 MOST_NOTES = 20
@@ -74,7 +74,10 @@ class RunLog:
 
     @property
     def planned_steps(self) -> int | None:
-        """Number of planned steps. If the log does not contain it, the number of steps of a completed run is used."""
+        """Number of planned steps.
+
+        If the log does not contain this number, the number of steps of a completed run is used.
+        """
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None

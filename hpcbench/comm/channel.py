@@ -58,7 +58,7 @@ class Channel:
     dtype: np.dtype[Any] | None = None
     """Dtype that values are rounded to before encoding. If None, the dtype is unchanged."""
     min_bytes: int = 0
-    """Minimum size in bytes of encoded messages. For a collective, the size is that of the whole vector."""
+    """Minimum size in bytes of encoded messages. For a collective, the size of the whole vector counts."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     low_rank: int = 0

@@ -104,7 +104,7 @@ def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Chan
 
 
 def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
-    """Sum `src` over the ranks into `dst` of the root rank. On other ranks `dst` is empty."""
+    """Sum `src` over the ranks into `dst` of the root rank. On other ranks, `dst` is empty."""
     at_root = member.rank == root
     chosen = member.choice.plan(Operation.REDUCE, src, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:

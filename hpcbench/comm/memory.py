@@ -92,7 +92,7 @@ class Memory(Protocol):
         """Return a buffer for an incoming unencoded message that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
-        """Return the received encoded message. Raise TransitError if it is damaged."""
+        """Return the received encoded message. Raise TransitError if the message is damaged."""
 
     def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
         """Decode a message into `out`, or add it to `out`."""
@@ -142,7 +142,7 @@ class HostMemory:
     """
 
     ahead = False
-    """Always False: the first message of a step is sent while the second one is encoded."""
+    """Always False: the first message of a step is sent while the second message is encoded."""
 
     def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally, *, sealed: bool) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally

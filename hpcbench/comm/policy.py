@@ -22,7 +22,7 @@ class Policy:
     Parameters
     ----------
     scheme
-        The scheme. Its algorithm applies to all reductions and gathers.
+        The scheme. The algorithm of the scheme applies to all reductions and gathers.
     dtypes
         Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If an entry is missing or
         None, the dtype of the values is unchanged.

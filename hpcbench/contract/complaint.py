@@ -59,7 +59,7 @@ class OutputLine:
     number: int
     """Line number in the file, starting at 1."""
     place: int
-    """Index of the line among all lines of its rank, including empty ones."""
+    """Index of the line among all lines of its rank, including empty lines."""
     source: str
     """Label of the rank that wrote the line, as returned by `split_label`."""
     text: str

@@ -42,7 +42,7 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Layer kinds that tensor parallelism distinguishes. They are keys of the sharding tables."""
+"""Layer kinds that tensor parallelism distinguishes. These kinds are the keys of the sharding tables."""
 OF_EXPERTS = "expert "
 """Prefix of layer kinds within an expert."""
 TABLES = ("head", "vocabulary", "positions")

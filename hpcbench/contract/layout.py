@@ -61,7 +61,7 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """Grid of the tensor-parallel ranks. `find_model_misfit` checks that it exists."""
+        """Grid of the tensor-parallel ranks. `find_model_misfit` checks that the grid exists."""
         return make_grid(self.tensor, self.tp, self.depth)
 
     @property

@@ -66,7 +66,7 @@ class Run(Section):
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Peak throughput of a GPU for dense products in TFLOP/s, keyed by precision, if the site sets it.
 
-    Only the report uses it.
+    Only the report uses this value.
     """
     gpu_aware_mpi: bool | None = None
     """Whether device pointers are passed to the MPI library, or None if the ranks detect support for them."""

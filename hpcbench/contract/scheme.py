@@ -476,7 +476,10 @@ def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | 
 
 
 class _Named(Section):
-    """Base class with the name of a scheme. It is the second base class, so that the name comes first in files."""
+    """Base class with the name of a scheme.
+
+    The class is used as the second base class, so that the name comes first in files.
+    """
 
     name: Name = Field(description="Name of the scheme in the study.")
 

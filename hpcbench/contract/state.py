@@ -17,14 +17,17 @@ class State(StrEnum):
     """The loss became NaN or infinite. Only runs have this state."""
     FAILED = "failed"
     STOPPED = "stopped"
-    """The run stopped on request before a time limit. It can continue from its checkpoint."""
+    """The run stopped on request before a time limit. The run can continue from its checkpoint."""
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failure"
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The job or run ended without a message. For example, it was killed, was never started, or its machine failed."""
+    """The job or run ended without a message.
+
+    For example, the job was killed, was never started, or lost its machine.
+    """
     INCOMPLETE = "incomplete"
     """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"

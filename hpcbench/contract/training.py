@@ -151,7 +151,7 @@ class Data(Section):
 
 
 class CommPrecision(Section):
-    """Number format of messages, by their content. `auto` means `train.precision`."""
+    """Number format of messages, keyed by content. `auto` means `train.precision`."""
 
     activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP, EP and PP.")
     gradients: MessageFormat = Field("auto", description="Gradients of the weights; Megatron-LM uses fp32.")

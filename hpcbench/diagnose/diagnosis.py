@@ -112,7 +112,7 @@ class Diagnosis:
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps. None if the traces do not contain steps; all figures then apply to the whole trace."""
+    """Number of steps. None if the traces do not contain steps; all values then apply to the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float
@@ -127,7 +127,7 @@ class Diagnosis:
     timeline: tuple[Bar, ...]
     """Timeline of the first rank's last step. The timeline is empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
+    """Whether the diagnosis is based on traces instead of the log of an hpcbench run."""
     gaps: tuple[Gap, ...] = ()
     """Calls that are missing from the traces."""
     link_gbit: float | None = None

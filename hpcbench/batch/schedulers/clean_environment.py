@@ -27,7 +27,7 @@ CONFIGURATION = frozenset(
         "LS_COLORS",  # not an LSF variable
     }
 )
-"""Variables that locate the scheduler and identify the user. Scheduler commands fail without them."""
+"""Variables that locate the scheduler and identify the user. Without these variables, scheduler commands fail."""
 
 
 def clean_environment(environment: Mapping[str, str] | None = None, keep: Collection[str] = ()) -> dict[str, str]:

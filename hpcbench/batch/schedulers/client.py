@@ -42,7 +42,7 @@ class ProgramResult:
 
     @property
     def errors(self) -> list[str]:
-        """Lines that state the error: lines numbered by LSF filters, else lines with "error", else all lines."""
+        """Lines that state the error: lines numbered by LSF filters, or lines with "error", or all lines."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
         return numbered[-1:] or [line for line in lines if "error" in line.lower()] or lines

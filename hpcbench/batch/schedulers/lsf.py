@@ -88,8 +88,8 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
     Parameters
     ----------
     ends_orphans
-        Whether this LSF version supports -ti, which ends a job whose dependency failed. Without -ti the job waits
-        forever.
+        Whether this LSF version supports -ti, which ends a job whose dependency failed. Without -ti, such a job would
+        wait forever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", _plain(job.name) + array]

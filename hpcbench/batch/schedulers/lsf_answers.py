@@ -199,7 +199,7 @@ def read_pending(text: str) -> dict[str, str]:
 
 
 def _host(header: str, line: str, wide: bool) -> str:
-    """Return the EXEC_HOST cell. In the wide format cells may be shifted to the right, but no cell is empty."""
+    """Return the EXEC_HOST cell. In the wide format, cells may be shifted to the right, but no cell is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
     return "" if cells == ["-"] else "".join(cells)
 

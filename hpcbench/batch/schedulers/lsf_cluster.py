@@ -46,7 +46,7 @@ def find_lsf() -> Sighting:
 
 
 def read_parameters() -> LsfParameters:
-    """Return the LSF settings. In some LSF variants bparams has fewer options."""
+    """Return the LSF settings. In some LSF variants, bparams has fewer options."""
     answer = ask_scheduler(["bparams", "-a"])
     text = answer.out if answer.ok else ask_scheduler(["bparams", "-l"]).out
     default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", text) or re.search(

@@ -146,7 +146,7 @@ def _answered(answer: ProgramResult) -> bool:
 
 
 def _reached(answer: ProgramResult) -> bool:
-    """Return whether LSF was reached. If it was, a failed call means that LSF refused the query."""
+    """Return whether LSF was reached. If LSF was reached, a failed call means that LSF refused the query."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 

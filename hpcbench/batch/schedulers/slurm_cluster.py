@@ -64,7 +64,10 @@ def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
 
 
 def list_qos() -> dict[str, dict[str, str]]:
-    """Return the limits of each quality of service, keyed by name. The result is empty without accounting."""
+    """Return the limits of each quality of service, keyed by name.
+
+    The result is empty if Slurm accounting is not available.
+    """
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask_scheduler(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []

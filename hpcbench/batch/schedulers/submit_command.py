@@ -91,5 +91,8 @@ def submit_script(
 
 
 def _killed(answer: ProgramResult) -> bool:
-    """Return whether a signal ended the command, possibly after the submission. Shells report 128 plus the signal."""
+    """Return whether a signal ended the command, possibly after the submission.
+
+    Shells report 128 plus the signal number.
+    """
     return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)

@@ -76,7 +76,7 @@ class LSFExecutor(core.PicklingExecutor):
     Parameters
     ----------
     folder
-        Directory of scripts, pickles and logs. All nodes must have access to it.
+        Directory of scripts, pickles and logs. All nodes must have access to this directory.
     max_num_timeout
         Maximum number of requeues at the time limit, for functions with a checkpoint.
     python

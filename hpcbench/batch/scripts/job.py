@@ -56,4 +56,7 @@ class Job:
     notify: str | None = None
     """Mail address that the scheduler notifies when the job ends."""
     driver: str = sys.executable
-    """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""
+    """Python interpreter of the job driver.
+
+    If this interpreter is missing on a node, the ranks' interpreter is used.
+    """

@@ -88,7 +88,7 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
     Raises
     ------
     ValueError
-        The shape does not fit on the node, or the dialect cannot express it.
+        The node is too small for the shape, or the dialect cannot express the shape.
     """
     check(shape, site)
     usual, launch = _REGISTRY[site.launcher.kind]

@@ -35,7 +35,7 @@ def find_kind(program: str | None) -> str:
     Parameters
     ----------
     program
-        Path of the launcher. The default is the launcher next to this interpreter. If it is missing, the launcher on
+        Path of the launcher. The default is the launcher next to this interpreter. If there is none, the launcher on
         PATH is used.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:

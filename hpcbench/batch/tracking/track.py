@@ -36,7 +36,7 @@ class Tracked:
 
     @property
     def failed(self) -> bool:
-        """Whether any run failed, or its outcome is unknown."""
+        """Whether any run failed or has an unknown outcome."""
         return any(not (status.state.alive or status.state is State.COMPLETED) for status in self.runs.values())
 
     @property
@@ -55,7 +55,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     root
         Directory of the submission.
     ask
-        Whether to query the scheduler. If False, its last response is used.
+        Whether to query the scheduler. If False, the scheduler's last response is used.
 
     Raises
     ------

@@ -62,7 +62,7 @@ class Line:
     joined: str = ""
     """Expression for the text between `head` and `end` if the line was wrapped.
 
-    It is stricter than the expression for complete lines, so that unrelated text is not matched.
+    The expression is stricter than for complete lines, so that unrelated text is not matched.
     """
     end: str = ""
     """End of a line without a closing mark.

@@ -1,6 +1,6 @@
 """Log lines of Megatron-LM, Megatron-DeepSpeed, and GPT-NeoX, which is based on both.
 
-Each field ends with a vertical bar. Since 2021 the last field is the number of NaN iterations. Megatron prints on the
+Each field ends with a vertical bar. Since 2021, the last field is the number of NaN iterations. Megatron prints on the
 last rank, so the prefix does not contain rank 0.
 """
 

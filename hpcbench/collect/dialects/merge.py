@@ -32,7 +32,7 @@ class Merge:
     """Steps and evaluations read so far. Rank 0's value of a quantity takes precedence over the first printed value."""
 
     since_last: set[str]
-    """Quantities that are counted since the previous line. Their values are summed."""
+    """Quantities that are counted since the previous line. The values of these quantities are summed."""
     overflows: list[int] = field(default_factory=list)
     """Positions in the file at which a skipped step is reported, one for each step."""
     _steps: dict[int, _MergedRecord] = field(default_factory=dict)

@@ -20,7 +20,7 @@ in short logs."""
 
 
 class DialectReader:
-    """Line-by-line reader of a log. Its memory use grows only with the number of steps.
+    """Line-by-line reader of a log. The memory use grows only with the number of steps.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class SparseSwitch(Event):
     If the value exceeds 1, rows always take fewer bytes.
     """
     measured: float | None
-    """Density up to which sending rows is faster. 0 means that rows are never faster, 1 that they always are."""
+    """Density up to which sending rows is faster: 0 if rows are never faster, and 1 if they always are."""
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None

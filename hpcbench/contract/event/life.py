@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Event):
-    """The beginning of the run. Lines above it in the log belong to an earlier attempt."""
+    """The beginning of the run. Lines before this event in the log belong to an earlier attempt."""
 
     NAME: ClassVar[str] = "start"
     time: str | None
@@ -88,4 +88,4 @@ class End(Event):
     seconds: float | None = None
     """Seconds from the preparation of the first step to the end of the run."""
     reason: str | None = None
-    """Reason why the run ended in this state. It is empty if the state needs no explanation."""
+    """Reason why the run ended in this state. The text is empty if the state needs no explanation."""

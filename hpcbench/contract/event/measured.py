@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Tensor-grid axis. It is omitted for traffic that uses no grid axis."""
+    """Tensor-grid axis. The field is omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages. It is omitted if the channel does not fix the format."""
+    """Number format of the messages. The field is omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
