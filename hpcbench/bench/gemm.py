@@ -26,8 +26,7 @@ class ProductShape(NamedTuple):
 
 
 def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
-    """List the products of QKV, output and MLP layers with these hidden sizes, both whole and split between two
-    ranks."""
+    """List the products of QKV, output and MLP layers with these hidden sizes, on one rank and split between two."""
     shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:

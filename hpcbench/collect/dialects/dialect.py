@@ -51,8 +51,9 @@ class Line:
     head: str
     """Regular expression for the beginning of the line.
 
-    The groups ``step`` and ``steps`` are numbers of steps. Without ``step``, the line belongs to the last step before
-    the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the line.
+    The groups ``step`` and ``steps`` are the step number and the number of steps. Without ``step``, the line belongs to
+    the last step before the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the
+    line.
     """
     tail: str = ""
     """Regular expression for the end of a complete line. It is needed because a truncated number is also a number.
