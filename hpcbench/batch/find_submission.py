@@ -14,8 +14,8 @@ def find_root(path: Path | None) -> Path:
     Parameters
     ----------
     path
-        Submission directory, or a directory of numbered submissions, of which the newest is used. None
-        selects the newest submission below ``results``.
+        Submission directory, or a directory whose newest numbered submission is used. None selects the newest
+        submission below ``results``.
 
     Raises
     ------

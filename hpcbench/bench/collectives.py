@@ -27,7 +27,7 @@ from hpcbench.comm.progress import Progress
 from hpcbench.contract.traffic import Algorithm
 
 _SMALL, _MORE = 64 * 2**10, 10
-"""Maximum size of short calls in bytes, and the factor by which their number of repeats is increased."""
+"""Maximum size of short calls in bytes, and the factor that increases their number of repeats."""
 _ROOM = 8
 """Memory required per vector, as a multiple of the vector size.
 

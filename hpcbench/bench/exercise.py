@@ -13,7 +13,7 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
-"""Number of elements by which each rank's values are rotated relative to the previous rank's. A prime number."""
+"""Rotation of each rank's values relative to the previous rank's values, in elements. A prime number."""
 _CHECKED, _PIECES = 1 << 20, 16
 """Maximum number of values to check, and the number of parts of the vector from which these values are taken."""
 

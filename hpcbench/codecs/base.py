@@ -95,7 +95,7 @@ class Codec(ABC):
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None if there is no bound."""
+        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None if unbounded."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
         """Encode the sum of `local` and the values in `wire`.

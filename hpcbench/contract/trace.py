@@ -46,7 +46,7 @@ class ClockComparison:
     at: float
     """Time of the comparison, in seconds of the rank's clock."""
     ahead: float
-    """Seconds by which the rank's clock is ahead of the first rank's clock."""
+    """Seconds that the rank's clock is ahead of the first rank's clock."""
     error: float
     """Upper bound on the error of `ahead` in seconds: half of the shortest round trip."""
 

@@ -23,7 +23,7 @@ class Association:
     qos: tuple[str, ...]
     """Qualities of service available to the account."""
     max_submit: str
-    """Maximum number of submitted jobs, or empty if there is no maximum."""
+    """Maximum number of submitted jobs, or empty for an unlimited number."""
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
