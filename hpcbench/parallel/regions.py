@@ -80,7 +80,7 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: ResidualLayout, policy: Policy) -> "Border":
-        """Create a boundary with the policy's channels for a stream."""
+        """Create the boundary of a stream, with the channels of the policy."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 

@@ -36,7 +36,7 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     Parameters
     ----------
     how
-        The multiplication, which determines the number of pieces.
+        The kind of multiplication, including the number of pieces.
     left, right
         The operands.
     into

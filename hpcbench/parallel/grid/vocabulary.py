@@ -38,7 +38,7 @@ class GridVocabulary(nn.Module):
 
 
 class GridPositions(nn.Module):
-    """Position embedding with the table [s, h], cut by the same axes as the features."""
+    """Position embedding whose table, [s, h], is cut by the same axes as the features."""
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
         super().__init__()
