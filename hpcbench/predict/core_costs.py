@@ -1,4 +1,4 @@
-"""Core time of messages if ranks share cores. Most of the cost of a message is then processor time.
+"""Core time of messages if ranks share cores. In this case, most of the cost of a message is processor time.
 
 Ranks on one machine communicate through memory and the kernel. The kernel copies each message several times and wakes
 the waiting rank. `hpcbench bench network` measures the time that a call adds to a turn in which all ranks compute, on
@@ -57,7 +57,7 @@ class CoreCosts:
         return max(pair_s + share * (largest_s - pair_s), 0.0)
 
     def time_step(self, parts: Sequence[tuple[float, bool]]) -> float:
-        """Return the time in seconds of concurrent messages, given as pairs (bytes, whether between nodes)."""
+        """Return the time in seconds of concurrent messages, given as pairs (bytes, whether to another node)."""
         if not parts:
             return 0.0
         starts = [self.time_message(0.0, crossing=crossing) for _, crossing in parts]

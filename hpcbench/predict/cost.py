@@ -38,7 +38,7 @@ class Cost(Additive):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole call."""
+        """Total time of the call in seconds."""
         return self.encode + self.decode + self.inside + self.network
 
 

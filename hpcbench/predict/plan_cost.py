@@ -23,7 +23,7 @@ def cost_plan(
     Parameters
     ----------
     plan
-        The plan. If the operation is rooted, the root is rank 0.
+        The plan. If the operation has a root, the root is rank 0.
     place, fabric
         Placement of the group's ranks, and the links.
     width

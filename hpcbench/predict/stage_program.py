@@ -36,7 +36,7 @@ class StageProgram:
     def list_operations(self, micro_batches: int, steps: int = 1) -> list[StageOperation]:
         """List the operations in schedule order, with `micro_batches` micro-batches per step.
 
-        Without a flush, steps overlap. Otherwise the operations of a step are repeated.
+        Without a flush, steps overlap. Otherwise, the operations of a step are repeated.
         """
         train, layout = self._workload.train, self._workload.layout
         operations: list[StageOperation] = []

@@ -33,7 +33,7 @@ class Seconds(Additive):
 
     @property
     def total(self) -> float:
-        """Sum of all kinds."""
+        """Sum of the times for all kinds of work."""
         return self.products + self.attention + self.memory
 
 
@@ -318,7 +318,7 @@ class ComputeCosts:
         return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_splitting(self, elements: int) -> float:
-        """Return the time to split a gradient by width in seconds, limited by memory traffic."""
+        """Return the time in seconds to split a gradient by width, which memory traffic limits."""
         return constants.SPLIT_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
