@@ -73,7 +73,7 @@ class SmallCalls:
     def _apart(self, real: Method, call: str, name: str, vector: int) -> Method:
         """Return a method for a call with a target and a source.
 
-        `vector` is the index of the complete vector's argument.
+        `vector` is the index of the argument that contains the complete vector.
         """
         groups, backend_of = self._groups, self._backend
 

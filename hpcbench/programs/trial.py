@@ -94,8 +94,8 @@ def is_faster(
 ) -> bool:
     """Return whether the encoded call is faster than gloo's own call.
 
-    All ranks must call this function. The call blocks until all ranks have made it, and returns the same result on all
-    ranks.
+    All ranks must call this function. The function blocks until all ranks have called it, and returns the same result
+    on all ranks.
 
     Parameters
     ----------
