@@ -65,7 +65,7 @@ def compute_front(cell: Cell) -> Front:
 
 
 def conclude(cell: Cell, pareto: Front) -> list[str]:
-    """Compare the best scheme that uses a codec with the casts, and name the simplest scheme on the Pareto front.
+    """Compare the best scheme that uses a codec with cast-only schemes, and name the simplest scheme on the front.
 
     Table ``schemes`` compares all schemes with each other.
     """

@@ -1,7 +1,7 @@
 """Scaling tables: speed as a function of machine size.
 
-Points are cells that differ only in machine size. A fixed global batch shows strong scaling, a fixed batch per rank
-weak scaling.
+Points are cells that differ only in machine size. A fixed global batch shows strong scaling, and a fixed batch per
+rank shows weak scaling.
 """
 
 import json
