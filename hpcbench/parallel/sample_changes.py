@@ -94,7 +94,7 @@ class SampleChanges:
             self._kept[side, int(sample)] = values.to(self._like.device, copy=True)
 
     def _before(self, side: str, samples: Sequence[int], like: Tensor) -> Tensor:
-        """Return the kept activations, with zeros for samples that are not kept."""
+        """Return the last activations of the samples, with zeros for samples that are not kept."""
         nothing = torch.zeros_like(like[0])
         return torch.stack([self._kept.get((side, sample), nothing) for sample in samples])
 

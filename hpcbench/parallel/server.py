@@ -55,7 +55,7 @@ class Update(NamedTuple):
 
     number: int
     report: tuple[float, ...]
-    """Sum of the reports of all pushes of the update."""
+    """Sum of the reports of all pushes in the update."""
 
 
 @dataclass

@@ -126,10 +126,10 @@ class StepCalls:
 
         The residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2) leaves a
         tensor-parallel region twice per layer and after the embedding, and enters a region twice per layer and before
-        the head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
-        parallelism, a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
-        the statistics of the softmax over a sharded vocabulary. The first of these reductions is for the largest
-        logits. The second is for the sums of exponentials and the target logits.
+        the head. Each exit needs a sum in the forward pass, and each entry needs a sum in the backward pass. With
+        sequence parallelism, a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also
+        reduces the statistics of the softmax over a sharded vocabulary. The first of these reductions is for the
+        largest logits. The second is for the sums of exponentials and the target logits.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)

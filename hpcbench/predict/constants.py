@@ -110,8 +110,8 @@ value is the mean of five measurements on two cores, 0.07 to 0.12. Predictions o
 are as accurate with this mean as with the value of each measurement.
 """
 DRIVING_CORES = 0.085
-"""Cores that a progress thread takes while the rank computes, if ranks share cores: mean of the same measurements, 0.07
-to 0.12."""
+"""Cores that a progress thread takes while the rank computes, if ranks share cores: mean of the same five
+measurements, 0.07 to 0.12."""
 SHARED_CORES_ERROR = 0.16
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. The value was
 chosen so that an interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*,

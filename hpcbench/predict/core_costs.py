@@ -92,7 +92,7 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
 
 
 def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
-    """Sort points by bytes, and raise points below a previous point, because such points are noise."""
+    """Sort points by bytes, and raise points that are lower than a previous point, because such decreases are noise."""
     curve: list[tuple[float, float]] = []
     for nbytes, seconds in sorted(points):
         curve.append((nbytes, max(seconds, curve[-1][1] if curve else 0.0)))

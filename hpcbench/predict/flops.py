@@ -100,7 +100,7 @@ class ExpertShape(NamedTuple):
 
     @property
     def needed(self) -> float:
-        """Rows per sequence that a layer keeps. Before a run, this is the maximum."""
+        """Rows per sequence that a layer keeps, or the maximum before a run."""
         if self.kept_rows is not None:
             return self.kept_rows
         return self.chosen if self.places is None else min(self.chosen, self.places)

@@ -118,7 +118,7 @@ def _compare(base: Prediction, prediction: Prediction, fabric: Fabric) -> BreakE
 
 
 def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
-    """Return the same run on `ranks` ranks, with more or fewer replicas and the same tokens per replica.
+    """Return the same run on `ranks` ranks, with more or fewer replicas and the same number of tokens per replica.
 
     Raises
     ------

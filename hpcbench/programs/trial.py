@@ -24,7 +24,7 @@ _ENOUGH_S = 0.5
 At least two pairs are timed, because the first one is a warm-up.
 """
 _GAIN = 0.9
-"""Calls are encoded if their time divided by gloo's is at most this ratio.
+"""Calls are encoded if their time divided by gloo's time is at most this ratio.
 
 With so few calls, smaller gains may be noise.
 """

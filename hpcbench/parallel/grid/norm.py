@@ -1,6 +1,6 @@
 """LayerNorm and RMSNorm of features that are divided along an axis of the grid.
 
-Statistics are merged without compression over the axis.
+Statistics are merged over the axis without compression.
 
 Each rank computes the mean of its own features and the sum of squared deviations from this mean. The method of Chan,
 Golub and LeVeque (1983) merges these statistics. It avoids the cancellation that occurs when the squared mean is

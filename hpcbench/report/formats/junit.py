@@ -74,7 +74,7 @@ def _start_case(
 
 
 def _mark_broken(case: ElementTree.Element, broken: list[ThresholdTest], log: str) -> None:
-    """Add a failure or error for unmet thresholds. A violated threshold takes precedence over one with an unknown value."""
+    """Add a failure or error for unmet thresholds. Violated thresholds take precedence over unknown values."""
     broken = sorted(broken, key=lambda test: test.state != "violated")
     if broken:
         kind = "failure" if broken[0].state == "violated" else "error"
