@@ -321,7 +321,7 @@ class StepCalls:
         return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
 
     def guess_widths(self, bucket: PredictedBucket) -> WidthCounts | None:
-        """Return typical numbers of super-groups of each width in a piece of a bucket, or None without mixed widths.
+        """Return typical numbers of super-groups for each width in a piece of a bucket, or None without mixed widths.
 
         In a run, these numbers depend on the gradients. The total number of message bytes does not depend on these
         numbers.

@@ -53,7 +53,7 @@ WITHIN_LATENCY_S = 3.4e-6
 """Latency in seconds of a collective step within a node over NVLink: NCCL's constant for the simple protocol."""
 RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
 """Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. The value for an H100 was
-measured. For a B200 it was scaled by the ratio of all-reduce bandwidths.
+measured. For a B200, the value was scaled by the ratio of all-reduce bandwidths.
 """
 COLLECTIVE_S = 10e-6
 """Minimum time in seconds of a collective: NCCL's base constants are 7 to 14 us."""

@@ -113,9 +113,9 @@ class ComputeCosts:
     def _time_overlapped(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
         """Return the times in seconds of a layer's products if messages overlap with them.
 
-        A product whose rows are received from or sent to other ranks is computed in pieces. This applies to the forward
-        products of both kinds of layers, and to the input gradient of row-parallel layers. Other products are not
-        split.
+        A product whose rows are received from or sent to other ranks is computed in pieces. The method applies to the
+        forward products of both kinds of layers, and to the input gradient of row-parallel layers. Other products are
+        not split.
         """
         there, back, weight = self._time_linear(tokens, out, into)
         if self._tp == 1 or self._program.overlaps_tensor != "all" or not self._train.sequence_parallel:

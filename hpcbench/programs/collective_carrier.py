@@ -101,7 +101,7 @@ class CollectiveCarrier:
     order: StreamOrder
 
     def begin(self, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None) -> "CollectiveCall":
-        """Start a call that sends values with dtype `sent` and encodes them."""
+        """Start a call that encodes values with dtype `sent`."""
         return CollectiveCall(self, codec, sent, seed, feedback)
 
     def exchange(self, received: list[int], sent: list[int], wire: torch.Tensor) -> torch.Tensor:

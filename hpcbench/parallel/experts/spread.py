@@ -158,7 +158,7 @@ def _taken(rows: Tensor, index: Tensor) -> Tensor:
 def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Experts | None, *, overlap: bool) -> None:
     """Modify the mixture-of-experts layers of a model in-place to use expert parallelism.
 
-    This is a no-op if each rank holds all experts completely and all positions of its samples.
+    The call is a no-op if each rank holds all experts completely and all positions of its samples.
     """
     if settings is None:
         return
