@@ -102,7 +102,7 @@ class StageProgram:
         operations.append(Compute(costs.optimizer + costs.host))
 
     def _add_pass(self, operations: list[StageOperation], action: PassCost, share: float) -> None:
-        """Add operations for a share of a pass. On shared cores, other ranks compute while one waits for the network."""
+        """Add operations of a share of a pass. On shared cores, other ranks compute while one waits for the network."""
         network = action.cost.network * share
         computing = Compute(action.busy * share, (action.work + action.again) / action.busy if action.busy else 1.0)
         if network > 0 and self._machine.fabric.core_costs:

@@ -81,8 +81,7 @@ class SpeedFinding(Interval):
 
     @property
     def near(self) -> bool:
-        """Whether the uncorrected interval lies within `AS_FAST`. Such an interval alone is not a significant
-        finding."""
+        """Whether the uncorrected interval lies within `AS_FAST`. The interval alone is not a significant finding."""
         limit = 1 + AS_FAST
         return self.low is not None and self.high is not None and 1 / limit < self.low and self.high < limit
 

@@ -326,8 +326,9 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a `state` of this rank. Subsequent steps are bitwise identical to the steps of an uninterrupted
-        run.
+        """Resume from a `state` of this rank.
+
+        Subsequent steps are bitwise identical to the steps of an uninterrupted run.
 
         Raises
         ------
