@@ -91,7 +91,7 @@ class Mesh:
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def free(self) -> None:
-        """Free the communicators of all groups. This must be the last collective call."""
+        """Free the communicators of all groups. The call must be the last collective call."""
         self.world.free()
 
     def replicas(self, ep: int) -> Group:

@@ -81,8 +81,9 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Alternatively, a bucket contains parameters of
-        two stacks, which run at different times, so it would be unclear when to free the bucket.
+        A parameter belongs to no unit, so it would never be gathered. The error is also raised if a bucket contains
+        parameters of two stacks, which run at different times, because the bucket could not be freed at the right
+        time.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ class Recomputed(nn.Module):
     Parameters
     ----------
     run
-        The piece: a function of tensors that returns one tensor. At least one input must require a gradient, otherwise
-        the parameters receive no gradients.
+        The piece: a function of tensors that returns one tensor. At least one input must require a gradient.
+        Otherwise, the parameters receive no gradients.
     """
 
     def __init__(self, run: Run) -> None:

@@ -23,7 +23,10 @@ class InputBasis(str, Enum):
 
 
 def find_worst(bases: Iterable[InputBasis]) -> InputBasis:
-    """Return the least reliable source. Without sources return `HERE`, because a value without inputs is exact."""
+    """Return the least reliable source.
+
+    If there are no sources, return `HERE`, because a value without inputs is exact.
+    """
     order = list(InputBasis)
     return max(bases, key=order.index, default=InputBasis.HERE)
 

@@ -1,7 +1,7 @@
 """Memory of a rank at the three peaks of a step, by kind, and a check against the device's memory. Pure, without NumPy.
 
-Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass it contains
-all gradients. After the reduction, while the optimizer runs, it contains the gradient sums that the rank owns.
+Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass, it
+contains all gradients. After the reduction, while the optimizer runs, it contains the gradient sums that the rank owns.
 """
 
 from collections.abc import Iterable

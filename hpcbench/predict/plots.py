@@ -1,4 +1,4 @@
-"""Figures of a prediction: time breakdown, memory peaks, and gain over bandwidth, ranks and tokens."""
+"""Figures of a prediction: time breakdown, memory peaks, and gain against bandwidth, ranks and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace

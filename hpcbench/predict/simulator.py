@@ -67,7 +67,7 @@ class Simulation:
     programs
         Operations of each stage.
     networks
-        Network number of each stage's node.
+        Index of the network of each stage's node.
     cores
         Number of stages that can compute at full speed at the same time, or None if each stage has its own cores.
     takes

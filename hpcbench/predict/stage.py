@@ -66,8 +66,9 @@ def find_stage_parts(workload: Workload, stage: int) -> tuple[StagePart, ...]:
 def group_buckets(buckets: int) -> list[int]:
     """Return the sizes of bucket groups in order, each at most 1/24 of all buckets: 1, 1, 2, ... 2, 1, 1.
 
-    Groups reduce the number of events. A group is sent when its last bucket is filled, which delays buckets by less
-    than 1/24 of the backward pass. The first and last buckets are not grouped, because their time is exposed.
+    Grouping reduces the number of simulated events. A group is sent when its last bucket is filled, which delays
+    buckets by less than 1/24 of the backward pass. The first and last buckets are not grouped, because their time is
+    exposed.
     """
     most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
     while left >= 2 * size:

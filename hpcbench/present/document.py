@@ -97,7 +97,7 @@ class Chapter:
 
 
 def make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
-    """Return a chapter without the empty blocks."""
+    """Return the chapter without its empty blocks."""
     return Chapter(title, subtitle, tuple(block for block in blocks if block is not None and not _is_empty(block)))
 
 

@@ -57,7 +57,7 @@ class SecondGroup:
         return [self._store.get(f"{key} {peer}").decode() for peer in range(self._size)]
 
     def gloo(self) -> dist.ProcessGroupGloo:
-        """Return the gloo backend. The first call connects the ranks and blocks until all ranks have made it."""
+        """Return the gloo backend. The first call connects the ranks, and blocks until all ranks have called."""
         if self._gloo is None:
             self._gloo = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
         return self._gloo

@@ -64,7 +64,7 @@ def merge_containers(site: Container | None, study: Container | None) -> Contain
 
 
 def split_bind(bind: str) -> tuple[str, str, bool]:
-    """Split a bind into source, destination, and whether it is read-only."""
+    """Split a bind mount into its source, its destination, and a read-only flag."""
     fields = _BIND.fullmatch(bind)
     if not fields:
         raise ValueError(

@@ -103,7 +103,7 @@ class Checkpoints:
     Parameters
     ----------
     directory
-        Directory of the checkpoints. The first checkpoint creates it.
+        Directory of the checkpoints. The first checkpoint creates the directory.
     comm
         Communicator of all ranks. No other operation may be in progress on this communicator.
     run

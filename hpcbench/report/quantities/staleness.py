@@ -1,4 +1,4 @@
-"""Quantities of asynchronous training: staleness of weights, and waiting time of ranks."""
+"""Report quantities for asynchronous training: staleness of weights, and waiting time of ranks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
