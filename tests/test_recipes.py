@@ -22,7 +22,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 SPACK = ROOT / "packaging" / "spack" / "spack_repo" / "hpcbench"
 CONDA = {"torch": "pytorch", "ml-dtypes": "ml_dtypes", "xxhash": "python-xxhash", "matplotlib": "matplotlib-base"}
-"""Names in conda-forge that differ from PyPI's."""
+"""Names on conda-forge that differ from the names on PyPI."""
 
 
 def needed(*extras: str) -> dict[str, str]:

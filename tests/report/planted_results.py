@@ -45,7 +45,7 @@ class Planted:
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then uses the MPI library's own collectives."""
     exposed: float = 0.2
-    """Fraction of each step in which ranks wait for messages.
+    """Fraction of each step that ranks spend waiting for messages.
 
     Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of the waiting
     time.
