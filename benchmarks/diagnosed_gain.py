@@ -82,7 +82,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the codec's gain. With one repeat, it is None."""
+        """Student's 95 % interval of the codec's gain. With one repeat, the interval is None."""
         if len(self.int8) < 2:
             return None
         logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]

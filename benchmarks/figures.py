@@ -77,7 +77,7 @@ def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> 
     Raises
     ------
     UserError
-        A marker has no end, or names something that does not exist. The message begins with the line.
+        A marker has no end, or names something that does not exist. The error message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):

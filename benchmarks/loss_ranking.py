@@ -72,7 +72,7 @@ class Scheme(NamedTuple):
 
     name: str
     difference: float
-    """Loss minus the baseline's."""
+    """Loss minus the baseline's loss."""
     error: float
     """Standard error of the difference."""
     freedom: int

@@ -76,7 +76,7 @@ class Place:
     name
         Name of the site.
     real
-        Whether ranks train on this machine's cores. Otherwise, stand-ins replace them.
+        Whether ranks train on this machine's cores. If not, stand-ins replace the ranks.
     site
         Fields of the site to change. ``a__b`` stands for ``a: {b: ...}``.
     fake

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 BYTES = {"baseline": 0.0, "identity": 4e6, "naive-bf16": 2e6, "naive-int8": 1e6, "zhybrid-16-8": 1.6e6}
-"""Bytes between hosts per step. The MPI library does not report its bytes."""
+"""Bytes between hosts per step. The MPI library does not report the bytes that it sends."""
 
 
 def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | None = None) -> dict[str, Any]:

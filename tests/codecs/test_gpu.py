@@ -1,6 +1,6 @@
 """Tests that codecs on a GPU give the same bytes and values as on the CPU.
 
-The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, they are skipped.
+The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, the tests are skipped.
 """
 
 import json

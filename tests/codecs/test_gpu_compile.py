@@ -30,7 +30,10 @@ SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
 """CUDA version that compiles for each architecture. CUDA 13 starts at sm_75."""
 OLDEST = "sm_70"
-"""Architecture of `make test`, which has the fewest registers. `make test-long` compiles for the others."""
+"""Architecture of `make test`, which has the fewest registers.
+
+`make test-long` compiles for the other architectures.
+"""
 SAMPLED = {"sm_75", "sm_100"}
 """Architectures for which only one codec per family is compiled.
 

@@ -54,7 +54,7 @@ class Called:
 
 
 class Fake:
-    """A fake scheduler, used as a context manager. All its jobs are killed on exit.
+    """A fake scheduler, used as a context manager. On exit, all jobs of the fake are killed.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Run:
     seconds: float = 1.0
     """Time of each step in seconds."""
     losses: Sequence[float] = (5.0, 4.0, 3.0, 2.0)
-    """Training losses of its steps."""
+    """Training losses of the run's steps."""
     valid: Mapping[int, float] = field(default_factory=dict)
     """Validation losses by step."""
     state: str = "completed"

@@ -268,7 +268,7 @@ def test_faults_make_false_findings(
     fault: Callable[..., object],
     effect: tuple[float, float],
 ) -> None:
-    """Other procedures exceed the bounds above."""
+    """Other procedures exceed the bounds of the preceding tests."""
     monkeypatch.setattr(where, name, fault)
     assert simulate([effect] * 6, 3).false_any > 1.5 * BOUND
 

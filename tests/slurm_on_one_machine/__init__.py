@@ -38,7 +38,7 @@ _MAX = 50
 _LONGEST = 50
 """Longest path of temporary files. Slurm adds up to 57 characters, and a socket path is limited to 107."""
 _PATIENCE = 60.0
-"""Timeout for a start in seconds. A start usually takes one second."""
+"""Timeout in seconds for starting a cluster. Starting usually takes one second."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 
@@ -149,7 +149,7 @@ class Cluster:
         Raises
         ------
         UserError
-            The command failed, if `check`. The message contains its output.
+            The command failed, and `check` is set. The message contains its output.
         subprocess.TimeoutExpired
             The command took too long. A client that cannot reach a daemon retries for minutes.
         """
@@ -209,7 +209,7 @@ class Cluster:
         self._crashed.add(node)
 
     def node_down(self, node: str, reason: str = "test") -> None:
-        """Take a node down for repair, as an administrator does. Its jobs are killed."""
+        """Take a node down for repair, as an administrator does. The jobs on the node are killed."""
         self.run(["scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}"], check=True)
 
     def node_up(self, node: str) -> None:
