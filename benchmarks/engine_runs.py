@@ -68,7 +68,7 @@ class Contender:
     make: Callable[[], Callable[[int], Step]]
     """Function that sets up the program and returns the function that runs step k."""
     exact: bool = True
-    """Whether the losses equal those of the reference up to rounding."""
+    """Whether the losses equal the reference's losses up to rounding."""
     fair: bool = False
     """Whether the program may set the goal.
 

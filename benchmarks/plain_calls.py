@@ -67,7 +67,7 @@ def time_calls(values: torch.Tensor, calls: int) -> float:
 
 
 def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float:
-    """Return the measurements with kernels that replace those of PyTorch."""
+    """Return the measurements with kernels that replace PyTorch's kernels."""
     if kernels is None:
         return measure()
     kernels.install()

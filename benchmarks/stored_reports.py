@@ -51,11 +51,11 @@ OF_RUN = (
     *("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
     *("tokens_per_s_per_rank", "model_flops_per_rank", "hardware_flops_per_rank"),
 )
-"""Quantities of a run that depend on its step time."""
+"""Report quantities of a run that depend on the run's step time."""
 OF_SCHEME = re.compile(
     r"step_seconds.*|samples_per_s|tokens_per_s.*|(model|hardware)_flops_per_rank|speed.*|verdict|kind|beaten_by|weaknesses"
 )
-"""Quantities of a scheme that depend on its step time."""
+"""Report quantities of a scheme that depend on the scheme's step time."""
 AT_EQUAL_TIME = "loss_in_time"
 DIGITS = 12
 ROUNDING = 10.0 ** (2 - DIGITS)
@@ -65,7 +65,7 @@ _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
-    """Return the quantities of a stored run, with speeds computed from its mean step time."""
+    """Return the report quantities of a stored run, with speeds computed from the mean step time."""
     settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
     log = RunLog(Path(stored["log"]))
     for k in range(last - count + 1, last + 1):

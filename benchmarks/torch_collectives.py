@@ -164,7 +164,7 @@ def seconds(call: Callable[[], None], count: int) -> float:
 
 
 class Kernels(Protocol):
-    """Context in which other kernels replace those of PyTorch."""
+    """Context in which other kernels replace PyTorch's kernels."""
 
     def install(self) -> None:
         """Register the kernels."""

@@ -23,7 +23,7 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the first action to the end of the last one."""
+        """Seconds from the first action to the end of the last action."""
         return max((stage[-1].end for stage in self.stages if stage), default=0.0)
 
     @property

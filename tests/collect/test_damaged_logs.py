@@ -111,7 +111,7 @@ def changes(draw: st.DrawFn) -> Change:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Draw logs with such changes."""
+    """Draw logs with random changes."""
     log = LINES
     for change in draw(st.lists(changes(), max_size=5)):
         log = change(log)

@@ -133,7 +133,10 @@ class Streams:
         return [stream for stream in self.streams.values() if stream.todo]
 
     def run_one(self, seed: int, order: Random) -> bool:
-        """Run one operation that is ready, chosen in the same order as in `run`. Return False if there is none."""
+        """Run one operation that is ready, chosen in the same order as in `run`.
+
+        Return False if no operation is ready.
+        """
         pending = self.pending
         turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
         for stream in turns:

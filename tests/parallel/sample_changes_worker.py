@@ -164,7 +164,7 @@ def sender_not_updated() -> Patch:
 
 
 def exact_values_kept() -> Patch:
-    """The sender keeps the exact activations instead of the decoded ones."""
+    """The sender keeps the exact activations instead of the decoded activations."""
     subtract = SampleChanges.subtract
 
     def faulty(self: SampleChanges, x: Tensor, boundary: int, samples: Sequence[int]) -> Any:

@@ -144,7 +144,7 @@ def _both(*patches: Any) -> Iterator[None]:
 
 
 def version_off_by_one() -> object:
-    """After a resume, each stashed version is replaced by the previous one."""
+    """After a resume, each stashed version is replaced by the previous version."""
     return _stashes(lambda entry, delay: entry["values" if delay == 1 else f"delay {delay - 1}"])
 
 

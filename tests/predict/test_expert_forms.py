@@ -123,8 +123,10 @@ def test_bytes_without_drops_are_those_of_the_counts():
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """If the experts are divided over all ranks, each expert is on one rank. If they are divided over half of the
-    ranks, each expert is on two ranks."""
+    """If the experts are divided over all ranks, each expert is on one rank.
+
+    If the experts are divided over half of the ranks, each expert is on two ranks.
+    """
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]

@@ -2,7 +2,8 @@
 
     python worker.py OUT [TRIES]
 
-The worker writes ranks.json and faults.json into the directory OUT. With TRIES, it runs only the faults, TRIES times.
+The worker writes ranks.json and faults.json into the directory OUT. With TRIES, the worker runs only the faults, TRIES
+times.
 """
 
 import hashlib
