@@ -24,7 +24,7 @@ LOSSY = tuple(
 
 
 class FusedAdamW:
-    """PyTorch's fused AdamW on a piece of the engine, called for each parameter as in ordinary PyTorch programs."""
+    """PyTorch's fused AdamW on a piece of the engine's weights, called for each parameter, as in PyTorch programs."""
 
     def __init__(self, piece: Piece, run: Run) -> None:
         self.updates = 0

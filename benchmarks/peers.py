@@ -242,7 +242,7 @@ class Package:
     """Compressors of a package, and their rows, which do not depend on importing the package."""
 
     makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
-    """Function that yields the makers of compressors for a module and a dtype, in the order of the rows."""
+    """Function that yields, for a module and a dtype, the functions that make compressors, in the order of the rows."""
     rows: tuple[str, ...]
     float32: tuple[str, ...] = ()
     """Rows for float32 only, which precede the other rows."""

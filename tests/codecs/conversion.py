@@ -1,4 +1,4 @@
-"""Requirements on device conversions: results must be bitwise identical to NumPy's casts, residuals and sums."""
+"""Requirements for device conversions: results must be bitwise identical to NumPy's casts, residuals and sums."""
 
 import numpy as np
 from codec_data import Array, bell, random_words, same_bits

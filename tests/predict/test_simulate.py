@@ -1,4 +1,4 @@
-"""Tests of the discrete-event simulation against closed forms and, without a network, schedule times."""
+"""Tests of the discrete-event simulation against closed forms and, without a network, against schedule times."""
 
 import pytest
 from schedule_oracle import simulate

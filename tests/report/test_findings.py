@@ -170,7 +170,7 @@ def test_the_worst_pair_is_held_against_the_margin() -> None:
 
 @dataclass
 class Rates:
-    """Return fractions of the simulated studies, and of their schemes."""
+    """Fractions of the simulated studies, and of their schemes."""
 
     false_any: float
     false_speed: float

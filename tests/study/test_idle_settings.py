@@ -131,7 +131,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "layout.chunks": ({"layout.pp": 2, "model.layers": 4, "train.schedule": "interleaved"}, 2, PREDICTED),
     "layout.stages": ({"layout.pp": 2, "model.layers": 4}, [3, 1], PREDICTED),
 }
-"""Settings under which each setting has an effect, a non-default value, and where the change is visible."""
+"""For each setting: settings under which it has an effect, a non-default value, and where the change is visible."""
 
 ELSEWHERE = {
     "data.source": "train/test_data.py",
