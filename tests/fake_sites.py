@@ -112,8 +112,7 @@ class Place:
         self.study.write_text(json.dumps({**STUDY, **changes}), encoding="utf-8")
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set the behavior of rank 0 by run ID: ok, stop (once, when asked), hold (until `go` exists), deaf, or
-        fail."""
+        """Set the behavior of rank 0 by run ID: ok, stop (once, when asked), hold (until `go`), deaf, or fail."""
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:
