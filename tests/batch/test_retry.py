@@ -1,4 +1,4 @@
-"""Tests of further attempts, made by a job that may be requeued, or by `retry` once the cause of a failure is fixed.
+"""Tests of further attempts, made by a job that may be requeued, or by `retry` if the cause can be fixed.
 
 Every attempt is reported.
 """

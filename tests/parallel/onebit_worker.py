@@ -338,7 +338,7 @@ def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, 
 
 
 def alone(model: str) -> Any:
-    """Return the weights of single-process Adam, without and with a variance that is frozen after a step."""
+    """Return the weights of single-process Adam, without and with a variance frozen after the freeze step."""
     trainer = make_trainer(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
     for k in range(STEPS):
         with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():
