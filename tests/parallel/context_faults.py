@@ -89,7 +89,7 @@ def sums_stay() -> Patch:
 
 
 def heads_in_another_order() -> Patch:
-    """The heads are returned in the order that is correct on the next rank."""
+    """The returned heads are shifted by the number of heads of one rank."""
     joined = ulysses._joined
 
     def faulty(turns: list[Tensor]) -> Tensor:
