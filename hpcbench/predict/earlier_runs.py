@@ -32,7 +32,7 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Minimum predicted fraction of a step spent waiting for messages, for a baseline run that calibrates the network."""
+"""Minimum predicted fraction of a step that a baseline run must spend waiting for messages to calibrate the network."""
 _DEPTH = 4
 """Search depth for submissions below the user's directory."""
 

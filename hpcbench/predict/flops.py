@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BlockShape(NamedTuple):
-    """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
+    """Sizes of a layer, which may differ from the sizes of a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
     """Total number of key features, which is less than the hidden size if queries are grouped."""

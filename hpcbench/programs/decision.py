@@ -1,4 +1,4 @@
-"""The decision whether identical calls are encoded or left to PyTorch."""
+"""The decision about whether identical calls are encoded or left to PyTorch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Choice between sending rows and sending the whole gradient of a table, based on the bytes of all replicas.
+"""Choice between sending rows and sending the whole gradient of a table, by the bytes that all replicas send.
 
 `measure` determines the density at which both methods are equally fast.
 
