@@ -298,7 +298,7 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """Divide in-place. A divisor of 1 is a no-op."""
+    """Divide in-place. With a divisor of 1, the call is a no-op."""
     if divisor != 1.0:
         values /= divisor
 

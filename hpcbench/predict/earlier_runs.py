@@ -67,7 +67,7 @@ class Calibration:
     codecs: dict[str, CodecSpeed] = field(default_factory=dict)
     """Speed of each codec."""
     before: tuple[float, ...] = ()
-    """Relative errors of the predicted step times of these runs, with the tables alone."""
+    """Relative errors of these runs' predicted step times, based on the tables alone."""
     after: tuple[float, ...] = ()
     """Relative errors of these step times after calibration with the *other* runs."""
 

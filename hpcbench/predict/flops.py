@@ -1,9 +1,9 @@
 """Parameters and floating-point operations of a model, from published closed forms. Pure.
 
-The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
-and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of experts are
-counted per row. A row is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped
-tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
+The closed forms describe dense models. `BlockShape` adapts the number of weights of a GPT layer to grouped queries,
+gated MLPs and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of
+experts are counted per row. A row is one token for one expert. Model FLOPs count only rows that an expert keeps,
+without dropped tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict

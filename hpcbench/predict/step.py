@@ -170,7 +170,7 @@ class StepModel:
         )
 
     def _estimate_wait_share(self) -> float:
-        """Return the fraction of a step spent waiting for the slowest rank, from the expected maximum step time."""
+        """Derive the fraction of a step spent waiting for the slowest rank from the expected maximum step time."""
         ranks = self.workload.layout.ranks
         if ranks == 1:
             return 0.0

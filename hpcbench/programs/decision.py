@@ -22,7 +22,8 @@ class Decision:
     carrier: CallCarrier
     """Carrier of the group's encoded operations on the tensors' device."""
     plans: Sequence[Plan] | None = None
-    """Plans, one per vector. The sequence is empty if PyTorch executes the calls, and None before the decision."""
+    """Plans, one per vector. The value is an empty sequence if PyTorch executes the calls, and None before the
+    decision."""
     ask: Callable[[], Sequence[Plan]] | None = None
     """Function that makes the decision together with the other ranks. It may block."""
 

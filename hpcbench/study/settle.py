@@ -44,7 +44,7 @@ def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme's rules are compatible with the run's training.
+    """Check that the scheme's rules are compatible with the run's training settings.
 
     Parameters
     ----------
