@@ -31,7 +31,7 @@ from hpcbench.parallel.whole import start_sum
 UNDER_WAY = 2
 """Maximum number of concurrent reductions of stages 2 and 3. One bucket is reduced while the next bucket fills.
 
-Each reduction occupies the memory of a bucket.
+Each reduction occupies as much memory as a bucket.
 """
 
 

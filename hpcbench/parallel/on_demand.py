@@ -55,7 +55,7 @@ class Unit:
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the children of a stack in the order of use. A list of blocks is replaced by its blocks."""
+    """Yield the children of a stack in the order of use. The blocks of a list are yielded instead of the list."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 

@@ -46,7 +46,7 @@ class PredictedValue:
         return cls(value, max(value - error, 0.0), value + error, basis)
 
     def inverse(self, numerator: float) -> "PredictedValue":
-        """Return `numerator` divided by this estimate, for example samples per second from seconds."""
+        """Return `numerator` divided by this estimate, for example to convert seconds to samples per second."""
         value, low, high = (numerator / at if at else math.inf for at in (self.value, self.high, self.low))
         return PredictedValue(value, low, high, self.basis)
 
