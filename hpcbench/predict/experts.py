@@ -12,9 +12,9 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
     """Return the number of rows that a rank sends to a layer's experts, and also receives, in a micro-batch.
 
-    The result is the number of expert slots, including empty slots. Without token dropping, it is the number of expert
-    choices of the rank's tokens. In this case, the rank receives the same number only if the load is balanced. The
-    positions are divided among `cp` ranks.
+    The result is the number of expert slots, including empty slots. Without token dropping, the result is the number of
+    expert choices of the rank's tokens. In this case, the rank receives the same number only if the load is balanced.
+    The positions are divided among `cp` ranks.
     """
     if experts.drop == "none":
         return train.micro_batch * (train.seq_len // cp) * experts.top

@@ -9,7 +9,7 @@ from hpcbench.report.provenance import describe_differences
 from hpcbench.report.transport import note_links
 
 UNEVEN = 0.05
-"""Maximum relative difference between mean and median step time that is not noted."""
+"""Relative difference between mean and median step time above which a note is written."""
 
 
 def list_notes(runs: Iterable[Measures]) -> list[str]:
