@@ -2,8 +2,8 @@
 
 Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
 3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. These stages accumulate only
-the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). These stages need less memory, but send
-more messages.
+the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). Compared with stages 0 and 1, this needs
+less memory, but more messages.
 """
 
 from collections.abc import Callable, Sequence

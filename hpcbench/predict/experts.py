@@ -54,9 +54,9 @@ def list_expert_calls(model: Model, train: Train, layout: Layout, phase: str, la
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     """Return the number of elements that a layer's experts keep per micro-batch, without the layer's input.
 
-    These are the sent rows, the received rows sorted by expert, the input and output of the activation function, and
-    the results before and after they are sent back. A shared expert keeps the input and output of its activation
-    function. All elements are kept until the backward pass.
+    The kept elements are the sent rows, the received rows sorted by expert, the input and output of the activation
+    function, and the results before and after they are sent back. A shared expert keeps the input and output of its
+    activation function. All elements are kept until the backward pass.
     """
     if model.experts is None:
         return 0.0

@@ -118,7 +118,7 @@ class CollectiveCarrier:
 
 
 class CollectiveCall:
-    """One operation of a carrier, which counts its messages."""
+    """One carrier operation, which counts its own messages."""
 
     def __init__(
         self, carrier: CollectiveCarrier, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None

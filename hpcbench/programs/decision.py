@@ -30,7 +30,8 @@ class Decision:
     def make(self) -> Sequence[Plan]:
         """Return the plans.
 
-        If the ranks have not decided yet, the decision is made first. It may block until all ranks participate.
+        If the ranks have not decided yet, the decision is made first. Making the decision may block until all ranks
+        participate.
         """
         if self.plans is None:
             self.plans = self.ask() if self.ask is not None else ()

@@ -48,7 +48,7 @@ class Ways:
 
     @property
     def whole_bytes(self) -> int:
-        """Bytes that all replicas send to reduce the whole gradient: a reduce-scatter and, at stage 0, an all-gather."""
+        """Bytes that all replicas send to reduce the whole gradient: reduce-scatter and, at stage 0, all-gather."""
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:
