@@ -52,5 +52,5 @@ class PredictedValue:
 
 
 def combine_errors(parts: Iterable[tuple[float, float]]) -> float:
-    """Return the absolute error of the sum of (value, relative error) pairs with independent errors."""
+    """Return the absolute error of a sum, given (value, relative error) pairs with independent errors."""
     return math.sqrt(sum((value * error) ** 2 for value, error in parts))

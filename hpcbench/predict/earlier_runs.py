@@ -50,7 +50,7 @@ class EarlierRun:
     seconds: float
     """Mean step time in seconds after the warm-up."""
     compute_s: float | None
-    """Computation seconds per step on the slowest host, or None if the log does not contain them."""
+    """Computation time in seconds per step on the slowest host, or None if the log does not contain them."""
     log: RunLog
 
 

@@ -31,7 +31,8 @@ class Ways:
     length
         Number of values of the whole gradient, including padding.
     wire_bytes
-        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes before encoding.
+        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes are counted before
+        encoding.
     scattered
         Whether each replica needs only the sum of its own piece (ZeRO stages 1 to 3).
     gathered
