@@ -111,7 +111,7 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     Raises
     ------
     UserError
-        The scheme requires a feature that only exists on CPUs.
+        The scheme requires a feature that exists only on CPUs.
     """
     refused = rules.find_gpu_obstacle(scheme) if capacity.device != "cpu" else None
     if refused is None:
