@@ -260,7 +260,7 @@ class CollectiveCall:
         encode(values, wire, residual, self._codec, self._sent, self._next_seed())
 
     def _next_seed(self) -> int:
-        """Return the next seed of stochastic rounding, as in `comm.execute.Call`."""
+        """Return the next seed for stochastic rounding, as in `comm.execute.Call`."""
         self._seed += 1
         return self._seed * self._ranks + self._carrier.rank
 
