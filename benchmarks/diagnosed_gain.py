@@ -1,4 +1,4 @@
-"""Test the bound that `hpcbench diagnose` reports, against the measured gain of int8 on unchanged programs.
+"""Compare the bound that `hpcbench diagnose` reports with the measured gain of int8 on unchanged programs.
 
     python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 

@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 def call_under(frames: int, call: Callable[[], Result]) -> Result:
-    """Call a function below a number of additional stack frames."""
+    """Call a function with additional stack frames above it."""
     return call() if frames == 0 else call_under(frames - 1, call)
 
 

@@ -1,6 +1,6 @@
 """The ten studies that are predicted and measured.
 
-All use eight ranks on four hosts, with different layouts and rates.
+All studies use eight ranks on four hosts, with different layouts and rates.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory needs no alignment.
+// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. The memory of a chunk needs no
+// alignment.
 #pragma once
 #include "values.h"
 #include "warp.h"

@@ -1,6 +1,6 @@
-"""Training in a real Charliecloud container, which needs no root.
+"""Test of training in a real Charliecloud container, which needs no root privileges.
 
-The image takes little time to build, because it contains only an interpreter path that does not exist outside of it.
+The image takes little time to build, because it contains only an interpreter path that does not exist on the host.
 The system and the packages are bind mounts.
 """
 

@@ -1,4 +1,4 @@
-"""Tests that studies beyond a queue's limits are refused, naming the limit, its source and the smallest changes."""
+"""Tests that a study beyond a queue's limits is refused: the message names the limit, its source and a small change."""
 
 from pathlib import Path
 from typing import Any

@@ -52,7 +52,10 @@ def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[st
 
 
 def draw(speeds: Mapping[str | None, Mapping[str, float]], *, repeats: int = 8, noise: float = 0.01) -> dict[str, Any]:
-    """Return runs whose speeds scatter around the given speeds. The runs of a repeat share an error."""
+    """Return runs whose speeds scatter around the given speeds.
+
+    All runs of a repeat have the same random error in common.
+    """
     dice = random.Random(1)
     runs = []
     for repeat in range(1, repeats + 1):

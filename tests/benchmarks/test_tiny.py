@@ -119,7 +119,7 @@ def test_codecs(tiny: Tiny) -> None:
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:
-    """Without CuPy, the message names CuPy. With CuPy, CUDA finds no GPU."""
+    """Without CuPy, the message names CuPy. With CuPy, the message says that CUDA finds no GPU."""
     assert re.search(r"on a GPU need CuPy|CUDA cannot use a GPU on this machine", refused("codecs_gpu.py"))
 
 

@@ -1,7 +1,7 @@
-"""Worker that trains pipelines with changes of activations per sample, and prints a JSON line for each case and fault.
+"""Worker that trains pipelines whose messages are per-sample changes of activations, and prints JSON lines.
 
-Each line compares the messages of a rank with a plain model of the recursion, which receives only the activations
-before they are sent.
+For each case and fault, a line compares the messages of a rank with a plain model of the recursion, which receives only
+the activations before they are sent.
 """
 
 import json

@@ -149,7 +149,7 @@ def version_off_by_one() -> object:
 
 
 def versions_lost() -> object:
-    """After a resume, all versions equal the newest one."""
+    """After a resume, all versions equal the newest version."""
     return _stashes(lambda entry, delay: entry["values"])
 
 

@@ -166,7 +166,7 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Return the error of the mean of many sums, all of the same values, with the sign codec.
+    """Return the error of the mean of many sums of the same values, with the sign codec.
 
     The error decreases only if residuals are kept.
     """

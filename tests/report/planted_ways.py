@@ -81,7 +81,7 @@ def _result(run: Run) -> RunResult:
 
 
 def planted(runs: Sequence[Run], *, margin: float = 0.0) -> tuple[Submission, list[Cell]]:
-    """Return the comparison of a submission with these runs."""
+    """Return the comparison for a submission that consists of these runs."""
     plan = RunPlan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
     plan = plan.model_copy(update={"criteria": plan.criteria.model_copy(update={"loss_margin": margin})})
     results = list(map(_result, runs))

@@ -21,7 +21,7 @@ T_4 = 2.7764451051977987
 
 
 def submitted(root: Path, ratios: tuple[float, ...] = (2.0,), loss: float = 2.7, **plan: Any) -> Path:
-    """Write a submission with a pair of runs for each ratio. `plan` overrides fields of its plan."""
+    """Write a submission with a pair of runs for each ratio. `plan` overrides fields of the submission's plan."""
     runs = [
         Planted(scheme, k, seconds, loss)
         for k, ratio in enumerate(ratios, 1)

@@ -3,13 +3,14 @@
 Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so MPI treats it as a separate machine. Files
 and the network are shared with the machine. The nodes' CPUs, memory and GPUs need not exist: jobs are assigned GPU
 indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process
-namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
-kernel then kills every daemon and every job, and the directory is removed.
+namespace. The first process of the cluster ends when the Python process that created the cluster closes it or ends for
+any reason. The kernel then kills every daemon and every job, and the directory is removed.
 
-Slurm's time limits are whole minutes. Slurm checks them only every 30 seconds, and no setting changes this interval.
+Slurm's time limits are whole minutes. Slurm checks time limits only every 30 seconds, and no setting changes this
+interval.
 :meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the last check before it is due. With
 ``--time=1 --signal=B:USR1@50``, this is the first check after the start, so a job receives the signal within 30
-seconds. The job reaches its limit 30 seconds later if its end is set when the signal arrives.
+seconds. If a test calls :meth:`Cluster.end_time` when the signal arrives, the job reaches its limit 30 seconds later.
 """
 
 import contextlib
@@ -69,7 +70,7 @@ class Cluster:
     cpus, memory, gpus
         CPUs, memory in MiB and GPUs that each node reports.
     accounting
-        Whether to start a database, which ``sacct`` needs. The start takes two seconds.
+        Whether to start a database, which ``sacct`` needs. Starting the database takes two seconds.
     partitions
         Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. If omitted:
         ``batch`` and ``urgent``. Jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.

@@ -156,7 +156,7 @@ ELSEWHERE = {
     "train.keep_messages.message_mb": "contract/test_message_files.py",
     "train.keep_messages.mb": "contract/test_message_files.py",
 }
-"""Settings whose effect requires several ranks or files, and the engine tests that verify it."""
+"""Settings whose effect requires several ranks or files, and the engine tests that verify the effect."""
 LABELS = {"model.name"}
 """Settings that are only displayed."""
 
