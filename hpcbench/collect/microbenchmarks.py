@@ -51,9 +51,9 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
     Parameters
     ----------
     lines
-        Lines without line ends.
+        Lines without line endings.
     path
-        Path for the results. No file is opened here.
+        Path to store in the results. No file is opened here.
     """
     reader = _Reader(path)
     for number, line in enumerate(lines, 1):

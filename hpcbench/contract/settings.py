@@ -1,8 +1,8 @@
 """The settings of a run, read from a run.json of any version.
 
-The strict schemas for writing are in `hpcbench.contract.run` and `program`. Here a missing value or a value of a
-different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is its
-JSON object.
+The strict schemas for writing are in `hpcbench.contract.run` and `program`. In this module, a missing value or a value
+of a different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is
+its JSON object.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class CommPrecisionSettings(LogObject):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(StepWork):
-    """The training of a run."""
+    """The training settings of a run."""
 
     micro_batch: int | None = None
     comm_precision: CommPrecisionSettings = CommPrecisionSettings()
@@ -137,7 +137,7 @@ class SchemeSettings(LogObject):
 
     @property
     def hides_traffic(self) -> bool:
-        """Whether a library may change the messages, so that the counted bytes may differ from those on the network."""
+        """Whether a library may change the messages, so that the counted bytes may differ from the sent bytes."""
         return bool(self.environment or self.preload or self.setup)
 
     @property

@@ -148,7 +148,7 @@ def _span(event: dict[str, Any]) -> Span | None:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Append an operator span of a thread. Nested operators follow the enclosing one and are merged with it."""
+    """Append an operator span of a thread. Nested operators follow the enclosing operator and are merged with it."""
     if spans and spans[-1].begin <= span.begin <= spans[-1].end:
         if span.end > spans[-1].end:
             spans[-1] = Span(spans[-1].begin, span.end)

@@ -19,7 +19,7 @@ class BoundaryErrors:
     Parameters
     ----------
     channel
-        Channel of activation gradients. Its rule selects whether errors are kept.
+        Channel of activation gradients. The rule of the channel determines whether errors are kept.
     like
         Tensor on the device of the activations.
     """
@@ -47,7 +47,7 @@ class BoundaryErrors:
         self._errors.clear()
 
     def scale(self, factor: float) -> None:
-        """Multiply the errors after a change of the loss scale, which scales all gradients."""
+        """Multiply the errors by a factor after a change of the loss scale, which scales all gradients."""
         if factor != 1:
             for error in self._errors.values():
                 error.sent *= factor

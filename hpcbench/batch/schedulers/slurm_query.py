@@ -145,7 +145,9 @@ def _environment() -> dict[str, str]:
 
 
 def since(root: Path) -> datetime.datetime | None:
-    """Return the time of the submission minus one day, because clocks differ. Return None if the time is not recorded.
+    """Return the time of the submission minus one day, in case the machines' clocks differ.
+
+    Return None if the time is not recorded.
 
     File times are unreliable. Copying changes them, and users touch files to avoid purges.
     """

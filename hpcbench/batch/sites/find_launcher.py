@@ -1,4 +1,4 @@
-"""Detection of the local launcher's MPI library."""
+"""Detection of the MPI library to which the local launcher belongs."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ def find_kind(program: str | None) -> str:
     Parameters
     ----------
     program
-        Path of the launcher. The default is the launcher next to this interpreter. If it is missing, the launcher on
+        Path of the launcher. The default is the launcher next to this interpreter. If there is none, the launcher on
         PATH is used.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:

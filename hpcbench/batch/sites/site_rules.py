@@ -55,7 +55,7 @@ def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
     site
         Site to check.
     broken
-        Paths of invalid values. In the site, these values are missing or replaced by other values.
+        Paths of invalid values. In the site, these values are missing or have been replaced by substitutes.
     """
     problems: list[Fault] = []
     for needs, ask in _RULES:

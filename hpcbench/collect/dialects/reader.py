@@ -20,12 +20,12 @@ in short logs."""
 
 
 class DialectReader:
-    """Line-by-line reader of a log. Its memory use grows only with the number of steps.
+    """Line-by-line reader of a log. The memory use grows only with the number of steps.
 
     Parameters
     ----------
     path
-        Path for the records. No file is opened here.
+        Path to store in the records. No file is opened here.
     dialect
         Dialect of the lines.
     """

@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Tensor-grid axis. It is omitted for traffic that uses no grid axis."""
+    """Tensor-grid axis. The field is omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages. It is omitted if the channel does not fix the format."""
+    """Number format of the messages. The field is omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
@@ -101,7 +101,7 @@ class ExpertTokens(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class RowTraffic(Counted):
-    """Traffic of the embedding's gradient, which is sent either as touched rows or whole."""
+    """Traffic of the embedding's gradient, which is sent either completely or as the touched rows."""
 
     NAME: ClassVar[str] = "sparse_gradients"
     switch_density: float | None
@@ -148,7 +148,7 @@ class PhaseTimes(Counted):
 
 
 _MOST_DIGITS = 15
-"""Maximum number of digits of ages and counts in a log. Real values are far below this limit."""
+"""Maximum number of digits that a staleness or a count may have in a log. Actual values are far below this limit."""
 
 
 def _is_age(key: str) -> bool:
@@ -227,7 +227,7 @@ class MemoryUse(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """Fields of memory that is kept from step to step, on the device and on the host."""
+    """Fields for memory that is kept between steps, on the device and on the host."""
     host_rank_bytes: int | None
     """Peak resident memory of the rank that uses the most."""
     host_bytes: int | None

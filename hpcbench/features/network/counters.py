@@ -61,7 +61,7 @@ def read_counters(net_dev: Path = NET_DEV, sys_class: Path = SYS_CLASS) -> dict[
 def _read_interfaces(net_dev: Path, directory: Path) -> dict[str, Reading]:
     """Read the counters of interfaces that send to other nodes.
 
-    Normally these are the physical interfaces. In a network namespace without physical interfaces, all interfaces that
+    Normally, these are the physical interfaces. In a network namespace without physical interfaces, all interfaces that
     are not built on another interface are read.
     """
     readings: dict[str, Reading] = {}

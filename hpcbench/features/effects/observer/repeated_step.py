@@ -5,7 +5,7 @@ samples. The differences contain the errors of all messages, as they propagate t
 collective algorithm. Afterwards, the state of the run is the same as before.
 
 The loss divergence and the weight divergence follow SNIP (arXiv 2602.01410), which estimates them to first order for
-the number formats of matrix products. Here they are measured.
+the number formats of matrix products. This module measures both.
 """
 
 import math
@@ -36,8 +36,10 @@ class Divergence(NamedTuple):
     update: float
     """Norm of the change of the weight update, as a fraction of the norm of the update."""
     descent: float
-    """First-order change of the loss by the changed update, as a fraction of the loss: the sum over all weights of the
-    gradient times the change of the update."""
+    """First-order estimate of the loss change due to the changed update, as a fraction of the loss.
+
+    The estimate is the sum, over all weights, of the gradient times the change of the update.
+    """
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def select_largest(
     width
         Bytes per weight. Ranks without parts also need this value.
     counts
-        Whether this rank counts its parts, or False if another rank counts the same weights.
+        Whether this rank counts its parts. The value is False if another rank counts the same weights.
     total
         Function that sums an array in-place over all ranks.
     """
