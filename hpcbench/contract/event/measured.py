@@ -85,10 +85,10 @@ class ExpertLayer(LogObject):
     dropped: int | None
     """Number of token assignments that exceeded an expert's capacity."""
     balance_loss: float | None
-    """Mean of the load-balancing loss, without its weight. The value is 1 if all experts receive the same number of
+    """Mean of the unweighted load-balancing loss. The value is 1 if all experts receive the same number of
     tokens."""
     z_loss: float | None
-    """Mean of the router's z-loss, without its weight."""
+    """Mean of the router's unweighted z-loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
