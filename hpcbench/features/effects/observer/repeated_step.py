@@ -34,7 +34,7 @@ class Divergence(NamedTuple):
     loss: float
     """Change of the loss, as a fraction of the loss."""
     update: float
-    """Norm of the change of the weight update, as a fraction of the norm of the update."""
+    """Norm of the change in the weight update, divided by the norm of the update."""
     descent: float
     """First-order estimate of the loss change due to the changed update, as a fraction of the loss.
 
