@@ -3,7 +3,7 @@
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
                                 [--fresh-memory] [--tiny]
 
-Speeds in GB/s count uncompressed bytes. Speeds are those of the fastest of K turns, because other programs can only
+Speeds in GB/s count uncompressed bytes. The speed of the fastest of K turns is shown, because other programs can only
 slow a turn down. For a single-threaded compressor, two threads on two cores each compress half of the values.
 Compressors that are not installed are listed as missing: pip install '.[bench,train]'.
 

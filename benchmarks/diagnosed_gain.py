@@ -1,4 +1,4 @@
-"""Test the bound that `hpcbench diagnose` reports, against the measured gain of int8 on unchanged programs.
+"""Compare the bound that `hpcbench diagnose` reports with the measured gain of int8 on unchanged programs.
 
     python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the codec's gain. With one repeat, it is None."""
+        """Student's 95 % interval of the codec's gain. With one repeat, the interval is None."""
         if len(self.int8) < 2:
             return None
         logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]

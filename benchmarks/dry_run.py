@@ -6,7 +6,7 @@
 Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses `submit
 --dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses `--dry-run`
 with a parameterized test. JUBE uses a step that substitutes values into a copied script. Start-up is measured as the
-time with one run. Times are the wall-clock and processor times of the whole command. Each is the minimum over
+time with one run. Times are the wall-clock and processor times of the whole command. Each time is the minimum over
 interleaved turns. Install ReFrame with `pip install reframe-hpc`, and JUBE from its web page. If a tool is not
 installed, its row says so.
 """

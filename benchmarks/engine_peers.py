@@ -1,4 +1,4 @@
-"""Contenders of engine.py from PyTorch: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
+"""PyTorch programs that engine.py measures: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
 
 DDP over MPI uses a communication hook that passes each bucket to hpcbench's MPI library and waits in the same way as
 hpcbench. The only remaining difference is the engine itself.
@@ -193,7 +193,7 @@ class Iallreduce:
 
 
 def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List PyTorch's contenders. The losses of the first contender are the reference."""
+    """List the PyTorch programs. The losses of the first program are the reference."""
 
     def loop(wrap: Wrap, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step

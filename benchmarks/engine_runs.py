@@ -1,4 +1,4 @@
-"""Runs for the contenders of engine.py, and the results of a step."""
+"""Runs for the programs that engine.py measures, and the results of a step."""
 
 import os
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Step:
     """Results of a step on a rank."""
 
     loss: float
-    """The rank's part of the loss, which is the sum of the parts of all ranks."""
+    """The rank's part of the loss. The loss is the sum over all ranks."""
     gradients_s: float
     """Time of the forward and backward passes in seconds, including exposed gradient communication."""
     optimizer_s: float
@@ -61,18 +61,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender, with a function that prepares its steps."""
+    """A measured program, with a function that prepares its steps."""
 
     name: str
     transport: str
     make: Callable[[], Callable[[int], Step]]
-    """Function that sets the contender up and returns the function that runs step k."""
+    """Function that sets up the program and returns the function that runs step k."""
     exact: bool = True
-    """Whether the losses equal those of the reference up to rounding."""
+    """Whether the losses equal the reference's losses up to rounding."""
     fair: bool = False
-    """Whether the contender may set the goal.
+    """Whether the program may set the goal.
 
-    Such a contender is another program, is exact, and uses the same transport.
+    Such a program is not from hpcbench, is exact, and uses the same transport.
     """
 
 

@@ -16,8 +16,8 @@ the block unchanged until this file exists. A number in a sentence has a name:
     a report takes <!-- =report/time -->3.61<!-- end --> s
 
 docs/figures.ini locates each number, in a section for each result. A number is the group of a regular expression in the
-only matching line, or in the first matching line after a line that contains some text. It can also be a value of a JSON
-document, given by its keys and a format:
+only matching line, or in the first matching line after a line that contains some text. A number can also be a value in
+a JSON document, given by its keys and a format:
 
     [results/reference/report.txt]
     report/time = ^time: ([0-9.]+) s
@@ -77,7 +77,7 @@ def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> 
     Raises
     ------
     UserError
-        A marker has no end, or names something that does not exist. The message begins with the line.
+        A marker has no end, or names something that does not exist. The error message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):
@@ -125,7 +125,7 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first match after another line.
+    """Return the regular expression's group in the only matching line, or in the first match after another line.
 
     Raise ValueError without a match.
     """
@@ -140,7 +140,7 @@ def _group(content: str, pattern: str) -> str:
 
 
 def _number(content: str, key: str) -> str:
-    """Return a formatted value, located by its keys. Raise ValueError if it is missing."""
+    """Return a formatted value, located by its keys. Raise ValueError if the value is missing."""
     way, _, form = key.partition(" ")
     value = json.loads(content)
     for step in way.split("/"):

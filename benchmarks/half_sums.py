@@ -3,8 +3,8 @@
     python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
 
 The result justifies how the baseline of a half-precision run is summed (hpcbench/comm/half_sums.py). Reduce_local adds
-two vectors in one process. Allreduce adds vectors over the ranks of this machine. Its variants alternate within the
-same run. All rows use the same number of values. Requires hpcbench[train,local].
+two vectors in one process. Allreduce adds vectors over the ranks of this machine. The variants of Allreduce alternate
+within the same run. All rows use the same number of values. Requires hpcbench[train,local].
 """
 
 import argparse

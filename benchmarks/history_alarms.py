@@ -22,7 +22,7 @@ LENGTH, LOSS = 10, 0.06
 
 
 def count_found(series: int, slow: int) -> int:
-    """Count the series in which a change is found at the first of the last `slow` submissions."""
+    """Count the series in which a change is found exactly where the last `slow` submissions begin."""
     factors: Sequence[float] = [1.0] * (LENGTH - slow) + [1 - LOSS] * slow
     places = ({change.at for change in find_changes(simulate_series(factors, seed=seed))} for seed in range(series))
     return sum(LENGTH - slow in each for each in places)

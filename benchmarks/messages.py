@@ -104,7 +104,7 @@ def effective_rank(matrix: Array) -> float:
 
 @cache
 def gaussian_rank(rows: int, cols: int) -> float:
-    """Return the effective rank of a Gaussian matrix, identical at each call."""
+    """Return the effective rank of a Gaussian matrix, which is the same matrix at each call."""
     return effective_rank(np.random.default_rng((rows, cols)).standard_normal((rows, cols)))
 
 

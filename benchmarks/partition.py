@@ -3,7 +3,7 @@
     python benchmarks/partition.py [--tiny]
 
 All layers of the chain except the first and the last are identical, as in a transformer; in `random` all layers differ.
-With a memory limit, a rank can hold a fifth of the model and its states, or a hundredth, with which no division fits.
+With a memory limit, a rank can hold a fifth of the model and its states, or only a hundredth, so that no division fits.
 The minimum of three runs is printed.
 """
 

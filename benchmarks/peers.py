@@ -23,7 +23,7 @@ FEW_BITS = (
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
     *("mxfp8:e4m3", "mxfp6:e2m3", "mxfp4:rceil", "nvfp4"),
 )
-"""Codecs with fewer than 8 bits. They are compared with int8."""
+"""Codecs with fewer than 8 bits. These codecs are compared with int8."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Coder:
     """``encode``, ``decode`` and, if supported, ``decode_add``."""
     wire_bytes: int
     check: Call
-    """Decoder that writes to the array that the maker received."""
+    """Decoder that writes to the array that was passed when the compressor was made."""
 
 
 Make = Callable[[Array, Array, int], Coder]
-"""Maker of a compressor from values of shape (n,), an output array, and a number of threads."""
+"""Function that makes a compressor, given values of shape (n,), an output array, and a number of threads."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def memcpy(x: Array, out: Array, threads: int) -> Coder:
 
 
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
-    """List the rows of a table for values of one dtype: rivals before hpcbench, and including rows of missing packages.
+    """List the rows of a table for values of one dtype: rivals first, then hpcbench, with rows of missing packages.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Package:
     """Compressors of a package, and their rows, which do not depend on importing the package."""
 
     makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
-    """Function that yields the makers of compressors for a module and a dtype, in the order of the rows."""
+    """Function that yields, for a module and a dtype, the functions that make compressors, in the order of the rows."""
     rows: tuple[str, ...]
     float32: tuple[str, ...] = ()
     """Rows for float32 only, which precede the other rows."""

@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 def call_under(frames: int, call: Callable[[], Result]) -> Result:
-    """Call a function below a number of additional stack frames."""
+    """Call a function with additional stack frames above it."""
     return call() if frames == 0 else call_under(frames - 1, call)
 
 
@@ -67,7 +67,7 @@ def time_calls(values: torch.Tensor, calls: int) -> float:
 
 
 def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float:
-    """Return the measurements with kernels that replace those of PyTorch."""
+    """Return the measurements with kernels that replace PyTorch's kernels."""
     if kernels is None:
         return measure()
     kernels.install()

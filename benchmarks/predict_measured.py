@@ -226,7 +226,7 @@ def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
 
 
 def _compare_memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
-    """Print and return the memory errors on the rank with the highest peak."""
+    """Print and return the errors in predicted memory, on the rank with the highest peak."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
         predicted = predict_memory(_read_workload(run), None)

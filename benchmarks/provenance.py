@@ -32,7 +32,7 @@ def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
     Parameters
     ----------
     script
-        File of the running program. Its arguments are taken from this process.
+        File of the running program. The program's arguments are taken from this process.
     packages
         Additional packages whose versions are included.
     """

@@ -14,10 +14,10 @@ cover: fraction of the 95 % intervals that contain the truth. false: studies in 
 verdict. right: schemes that received the correct verdict. At the margin, no verdict is correct. One speed and one loss
 of the mixed truth are at the margin.
 
-A second table compares schemes with each other. Two are equal (10 % faster than the baseline, with the same loss), one
-is dominated (5 % faster, same loss), and one is on the Pareto front with the equal schemes (15 % faster, loss 0.1
-worse). The table counts the studies in which the report calls the dominated scheme dominated by an equal scheme, an
-equal scheme dominated by any scheme, or any of the three nondominated schemes dominated.
+A second table compares schemes with each other. Two schemes are equal (10 % faster than the baseline, with the same
+loss), one is dominated (5 % faster, same loss), and one is on the Pareto front with the equal schemes (15 % faster,
+loss 0.1 worse). The table counts the studies in which the report calls the dominated scheme dominated by an equal
+scheme, an equal scheme dominated by any scheme, or any of the three nondominated schemes dominated.
 
 A third table tests whether a codec is faster than the control, which has no codec but an algorithm that is 5 % faster
 than the baseline. Three schemes with a codec are as fast as the control, and the fourth is 5 % faster. The table counts

@@ -4,7 +4,7 @@
 
 The logs of these studies are not stored. A document contains the mean step time of each run (`time.step`), and the
 run's work, losses, traffic and environment. For each cell, the script recomputes the comparison, the answer and the
-notes. It replaces these parts of the document, and of the text file next to the document (`table.txt` for
+notes. The script replaces these parts in the document, and in the text file next to the document (`table.txt` for
 `report.json`, otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are
 copied from the document: the comparison at equal time, and whether the loss was still falling. Without arguments, the
 script updates the demo, with its figure, and `results/reference/studies`.
@@ -51,21 +51,21 @@ OF_RUN = (
     *("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
     *("tokens_per_s_per_rank", "model_flops_per_rank", "hardware_flops_per_rank"),
 )
-"""Quantities of a run that depend on its step time."""
+"""Report quantities of a run that depend on the run's step time."""
 OF_SCHEME = re.compile(
     r"step_seconds.*|samples_per_s|tokens_per_s.*|(model|hardware)_flops_per_rank|speed.*|verdict|kind|beaten_by|weaknesses"
 )
-"""Quantities of a scheme that depend on its step time."""
+"""Report quantities of a scheme that depend on the scheme's step time."""
 AT_EQUAL_TIME = "loss_in_time"
 DIGITS = 12
 ROUNDING = 10.0 ** (2 - DIGITS)
-"""Relative difference that rounding to this number of digits explains."""
+"""Relative difference that rounding to this number of digits can cause."""
 _SIZE = re.compile(r" ([0-9.]+) ([KMB]) parameters")
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs(?: has a loss of)? ([0-9.]+)\.")
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
-    """Return the quantities of a stored run, with speeds computed from its mean step time."""
+    """Return the report quantities of a stored run, with speeds computed from the mean step time."""
     settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
     log = RunLog(Path(stored["log"]))
     for k in range(last - count + 1, last + 1):
@@ -185,7 +185,7 @@ def spliced(text: str, chapters: Iterator[tuple[str, str]]) -> str:
 
 
 def recompute(path: Path) -> None:
-    """Write a stored report again."""
+    """Rewrite a stored report."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     beside = path.with_name("table.txt" if path.name == "report.json" else f"{path.stem}.txt")
     for document in stored["submissions"]:

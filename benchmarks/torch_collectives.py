@@ -111,7 +111,7 @@ Calls = dict[str, Callable[[], None]]
 def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
     """Return the calls on vectors of a size, and a function that restores the vectors.
 
-    Without restoring, a lossless codec would compress values better after a lossy mode.
+    If the vectors were not restored, a lossless codec would compress them better after a lossy mode.
     """
     ranks = dist.get_world_size()
     full_vector, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
@@ -164,7 +164,7 @@ def seconds(call: Callable[[], None], count: int) -> float:
 
 
 class Kernels(Protocol):
-    """Context in which other kernels replace those of PyTorch."""
+    """Context in which other kernels replace PyTorch's kernels."""
 
     def install(self) -> None:
         """Register the kernels."""
@@ -180,7 +180,7 @@ def in_mode(
     count: int,
     renew: Callable[[], None] = lambda: None,
 ) -> float:
-    """Return the time of a call in a mode in seconds, on new values."""
+    """Return the time in seconds of a call in one mode, on new values."""
     kernels = installed.get(mode)
     renew()
     if kernels is None:

@@ -10,8 +10,8 @@ within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme 
 as above, but compared with the fastest scheme that uses at most 0.7 of the budget, because a few runs cannot resolve a
 loss that is closer to the budget. broken: searches whose scheme exceeds the budget. both: searches within 2 % whose
 scheme keeps the budget. confirmed: searches whose scheme the tuner calls significantly faster. false: confirmed
-searches whose scheme is slower than the baseline or exceeds the budget. runs: with one run to estimate losses.
-schemes: mean number of schemes per landscape.
+searches whose scheme is slower than the baseline or exceeds the budget. runs: number of runs, including one run to
+estimate losses. schemes: mean number of schemes per landscape.
 """
 
 import argparse

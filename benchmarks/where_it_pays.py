@@ -5,7 +5,7 @@
 arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression was faster in 6 of them. This
 script answers the same question for current models and machines. A cell is a model, with its layout, on one kind of GPU
 and network. The baseline of a cell sends 16-bit messages through the vendor's collectives. The first number in a cell
-is the gain of the fastest scheme. The second is the bandwidth of a node in Gbit/s below which that scheme pays.
+is the gain of the fastest scheme. The second number is the bandwidth of a node in Gbit/s below which that scheme pays.
 
 Assumptions: 8 GPUs per node, speeds of links and matrix products from data sheets and published measurements, one batch
 size for all models, a network without other traffic, and assumed codec speeds. Losses are not considered. All numbers

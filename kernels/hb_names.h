@@ -1,5 +1,5 @@
-// Numbers of types and families. The numbers are macros, because the GPU front end is compiled for one type and one
-// family, selected on the command line.
+// Numeric IDs of value types and codec families. The IDs are macros, because the GPU front end is compiled for one
+// type and one family, selected on the command line.
 #pragma once
 
 // Value types. Only lossless codecs support HB_F64 and HB_BYTES (n bytes without addition).

@@ -1,7 +1,7 @@
 // ZFP fixed rate, one dimension, float32: a block of 4 values becomes mb = 4 * rate bits, 16 <= mb <= 128.
 // Implemented from the published format (LLNL zfp, mode "fixed rate"). The bits equal those of libzfp for every block
-// whose largest magnitude is at least 2^-98. Below, the scale of libzfp overflows to infinity, whereas this code
-// applies it in two steps.
+// whose largest magnitude is at least 2^-98. Below 2^-98, libzfp's scale overflows to infinity, whereas this code
+// applies the scale in two steps.
 //
 // One addition uses codes that libzfp leaves unused: if bit 0 is clear but other bits are set, the block contains a NaN
 // or an infinity. Bits 1..8 then hold a class of 2 bits for each value: 0 finite, 1 +Inf, 2 -Inf, 3 NaN. Infinities

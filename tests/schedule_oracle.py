@@ -23,7 +23,7 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the first action to the end of the last one."""
+        """Seconds from the first action to the end of the last action."""
         return max((stage[-1].end for stage in self.stages if stage), default=0.0)
 
     @property
@@ -34,7 +34,7 @@ class Timeline:
 
 
 class StalledScheduleError(ValueError):
-    """Error of a schedule whose stages wait for each other forever."""
+    """Error raised for a schedule whose stages wait for each other forever."""
 
 
 def simulate(
@@ -108,7 +108,7 @@ def simulate(
 
 
 def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """Return the result of `count_alive` for a schedule in closed form.
+    """Return, in closed form, the result of `count_alive` for a schedule.
 
     For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
     section 2.2). The interleaved schedule keeps one micro-batch more than the warm-up of Megatron-LM, ``min(2 (p - r -

@@ -67,7 +67,10 @@ def test_pages_that_code_and_comments_name_are_there() -> None:
 
 
 def test_decisions_stay_short() -> None:
-    """The page is for decisions that concern several packages. Others belong to the line of code that they explain."""
+    """The page is for decisions that concern several packages.
+
+    Other decisions belong to the line of code that they explain.
+    """
     assert len((ROOT / "docs" / "decisions.md").read_bytes()) <= 25_000
 
 

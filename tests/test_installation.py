@@ -61,7 +61,7 @@ def test_no_text_names_the_package_of_another_project() -> None:
 def test_newer_pythons_are_warned_of_and_older_ones_refused(
     tmp_path: Path, version: tuple[int, int], status: int, says: str
 ) -> None:
-    """The Makefile checks an interpreter that reports a fake version and does not create an environment."""
+    """The Makefile checks an interpreter that reports a fake version, without creating an environment."""
     python = tmp_path / "python"
     claim = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0)"
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "{claim}; $2"\nexit 0\n')

@@ -227,7 +227,7 @@ def find_users() -> list[Path]:
 
 
 def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
-    """Run the tests that use `need` without some programs. Return why each test was skipped."""
+    """With some programs missing, run the tests that use `need`. Return why each test was skipped."""
     (place / "only_needs.py").write_text(ONLY_NEEDS)
     ends = place / "ends"
     files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]

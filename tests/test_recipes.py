@@ -22,13 +22,13 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 SPACK = ROOT / "packaging" / "spack" / "spack_repo" / "hpcbench"
 CONDA = {"torch": "pytorch", "ml-dtypes": "ml_dtypes", "xxhash": "python-xxhash", "matplotlib": "matplotlib-base"}
-"""Names in conda-forge that differ from PyPI's."""
+"""Names on conda-forge that differ from the names on PyPI."""
 
 
 def needed(*extras: str) -> dict[str, str]:
     """Return the version of each dependency of these extras, without ``>=``.
 
-    Without extras, return those of every installation.
+    Without extras, return the dependencies of every installation.
     """
     lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     requirements = map(Requirement, lines or PROJECT["dependencies"])

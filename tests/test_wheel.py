@@ -52,7 +52,10 @@ def revision(source):
 
 @pytest.fixture(scope="module")
 def dist(source):
-    """Directory of the sdist and the wheel. The kernels are optimized less, which halves the compilation time."""
+    """Directory of the sdist and the wheel.
+
+    The kernels are compiled with less optimization, which halves the compilation time.
+    """
     command = ["make", "-s", "-C", source, "dist", f"VENV={sys.prefix}"]
     done = subprocess.run(command, env=LESS_OPTIMIZED, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -160,7 +163,7 @@ def test_an_installed_package_checks_and_trains(environment, dist, revision, kin
 def run_in(unpacked, cwd, code):
     """Run code with the wheel instead of the checkout.
 
-    Module site is disabled, because it finds editable installations.
+    The module `site` is disabled, because it finds editable installations.
     """
     paths = [str(unpacked), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
     start = f"import sys; sys.path[:0] = {paths!r}; sys.argv = ['hpcbench']\n"

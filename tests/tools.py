@@ -1,7 +1,7 @@
 """Programs that PyPI does not provide, the tests that need them, and their packages in Debian and Ubuntu.
 
-``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. It runs before the virtual
-environment exists. Elsewhere, tests that need a missing program are skipped (see needs.py).
+``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. The script runs before the
+virtual environment exists. If a program cannot be installed, the tests that need it are skipped (see needs.py).
 """
 
 import importlib.util

@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Order:
-    """Numbers of pairs of schemes whose order was predicted."""
+    """Counts of pairs of schemes whose order was predicted."""
 
     pairs: int
     distinct: int
@@ -75,7 +75,7 @@ def summary(errors: Iterable[float]) -> str:
 def drift(now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> str:
     """Compare the times of the same runs in two measurements.
 
-    Their difference limits the accuracy of any prediction.
+    The difference between the two measurements limits the accuracy of any prediction.
     """
     ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(now, before, strict=True)]
     return (

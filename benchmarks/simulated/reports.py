@@ -141,7 +141,7 @@ def is_false_loss(finding: LossFinding | None, truth: float) -> bool:
 
 @dataclass
 class FalseFindings:
-    """Numbers of reports with a false finding, either against the baseline or between schemes."""
+    """Counts of reports with a false finding, either against the baseline or between schemes."""
 
     speed: int = 0
     loss: int = 0
@@ -171,7 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Return percentages of reports with a false speed, a false loss, a false finding between schemes, or any."""
+        """Return percentages of reports with a false speed, loss, finding between schemes, or any of the three."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 

@@ -1,4 +1,7 @@
-"""Speed over the number of tokens per replica and step. More tokens need more computation, but not more gradients."""
+"""Speed against the number of tokens per replica and step.
+
+More tokens need more computation, but not more gradients.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

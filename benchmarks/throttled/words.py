@@ -54,7 +54,7 @@ def sentences(column: Column) -> list[str]:
 
 
 def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
-    """Compare schemes that compress one dimension more strongly with a simple scheme."""
+    """Compare a simple scheme with schemes that compress one dimension more strongly."""
     hybrids_found = {name: finding for name, finding in findings.items() if "hybrid" in name}
     if not hybrids_found:
         return []

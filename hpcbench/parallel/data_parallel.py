@@ -64,7 +64,7 @@ class DataParallel:
     offload
         Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
-        Record of the touched rows of an embedding table whose gradient may be sent as rows.
+        Record of the touched rows, for an embedding table whose gradient may be sent as rows.
     always_by_rows
         Whether the embedding gradient is sent as rows even if rows take more bytes.
 

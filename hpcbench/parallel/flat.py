@@ -1,8 +1,8 @@
 """Compiled kernels that process flat host tensors in a single pass over memory.
 
-Each PyTorch operation reads the memory again, and the rounding of PyTorch's fused optimizer depends on the position of
-an element in the array. The kernels use the same number of threads as PyTorch. The results are bitwise identical for
-all numbers of threads and instruction sets.
+Separate PyTorch operations would each read the memory again, and the rounding of PyTorch's fused optimizer depends on
+the position of an element in the array. The kernels use the same number of threads as PyTorch. The results are bitwise
+identical for all numbers of threads and instruction sets.
 """
 
 import functools

@@ -2,8 +2,8 @@
 
 Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
 3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. These stages accumulate only
-the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). These stages need less memory, but send
-more messages.
+the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). Compared with stages 0 and 1, this needs
+less memory, but more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from hpcbench.parallel.whole import start_sum
 UNDER_WAY = 2
 """Maximum number of concurrent reductions of stages 2 and 3. One bucket is reduced while the next bucket fills.
 
-Each reduction occupies the memory of a bucket.
+Each reduction occupies as much memory as a bucket.
 """
 
 
@@ -298,7 +298,7 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """Divide in-place. A divisor of 1 is a no-op."""
+    """Divide in-place. With a divisor of 1, the call is a no-op."""
     if divisor != 1.0:
         values /= divisor
 

@@ -105,7 +105,7 @@ class Mesh:
         return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
-        """Return the group of ranks whose coordinates in the tensor grid differ from this rank's only along these axes.
+        """Return the group of ranks with the same tensor-grid coordinates as this rank, except along these axes.
 
         The coordinate along the last axis varies fastest.
         """

@@ -4,8 +4,8 @@ A bucket is cut into super-groups of 256 values. Super-groups with the largest n
 the smallest norms with 2 bits, and the others with the 4-bit codec of the rule:
 
 1. Each replica computes the level of each super-group: its norm on a logarithmic scale with steps of sqrt(2). An exact
-   all-reduce of one byte per super-group returns the maximum over the replicas. Integers have the same maximum on all
-   ranks, so all ranks choose the same widths.
+   all-reduce of one byte per super-group returns the maximum over the replicas. The maximum of integers is the same on
+   all ranks, so all ranks choose the same widths.
 2. The numbers of super-groups of each width minimize the expected error within the budget.
 3. All super-groups of one width form one message, in the order of the bucket.
 4. The messages are summed like other gradients, and the sums are written back to their positions.

@@ -45,7 +45,7 @@ class ResidualLayout(NamedTuple):
     dimension: Dimension
     """Parallel dimension of the traffic."""
     expand: Move
-    """Function that computes the input of a region, identical on all ranks, from the stream."""
+    """Function that computes the input of a region from the stream. The input is identical on all ranks."""
     contract: Move
     """Function that computes the stream from the partial sums of all ranks."""
     spread: bool

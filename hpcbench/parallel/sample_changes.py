@@ -1,9 +1,10 @@
 """Changes of activations between pipeline stages since a sample was last seen: AQ-SGD (arXiv 2206.01299).
 
 Both ranks at a boundary keep the last decoded activation of each training sample. The sender encodes the difference
-from this activation, and both ranks add the decoded difference to it. A sample that is new or not kept is sent as the
-difference from zero. The first samples are kept until their number reaches the limit of the rule. The training samples
-recur in cycles. If the latest samples were kept instead, each sample would be discarded before it recurs.
+from the kept activation, and both ranks add the decoded difference to their copies. A sample that is new or not kept is
+sent as the difference from zero. The first samples are kept until their number reaches the limit of the rule. The
+training samples recur in cycles. If the latest samples were kept instead, each sample would be discarded before it
+recurs.
 """
 
 from collections.abc import Sequence

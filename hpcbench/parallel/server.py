@@ -69,7 +69,8 @@ class ServerShard:
     bound
         Number of clocks that a worker may be ahead of the slowest worker, or None for no limit.
     apply
-        Function that updates the weights with summed gradients. Its second argument is the number of previous updates.
+        Function that updates the weights with summed gradients. The function's second argument is the number of
+        previous updates.
     updates
         Number of updates.
     clocks

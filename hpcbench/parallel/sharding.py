@@ -93,7 +93,7 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Return whether these are exactly the axes along which ranks hold the same part."""
+        """Return whether ranks hold the same part along exactly these axes."""
         return self.replicated == axes
 
     @property

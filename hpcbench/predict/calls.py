@@ -93,7 +93,7 @@ class StepCalls:
         }
 
     def locate(self, call: PredictedCall) -> tuple[int, int]:
-        """Return the size of the call's group, and the index of this rank in it."""
+        """Return the size of the call's group, and the index of this rank in the group."""
         if call.group not in self._sizes:
             axes, grid = tuple(call.group), self._layout.grid
             self._sizes[call.group] = grid.count(axes), grid.index(self._index, axes)

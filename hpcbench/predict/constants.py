@@ -19,7 +19,8 @@ FP8_SPEED = 1.7
 The value was guessed to be slightly below this ratio.
 """
 FP8_CAST_BYTES = 5
-"""Bytes moved per element to find an operand's maximum and cast it to 8 bits, untransposed and transposed (guessed)."""
+"""Bytes moved per element to find an operand's maximum and cast the operand to 8 bits, untransposed and transposed
+(guessed)."""
 MEMORY_IN_STEP = 0.85
 """Bandwidth of norms, activations and sums in a step, relative to the measured stream copy (guessed). Single kernels
 reach 0.6 to 1.1 times the copy bandwidth (machines/membound.csv).
@@ -58,7 +59,7 @@ measured. For a B200, the value was scaled by the ratio of all-reduce bandwidths
 COLLECTIVE_S = 10e-6
 """Minimum time in seconds of a collective: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
-"""Slowdown of matrix products while communication overlaps with them: mean of arXiv 2507.03114."""
+"""Slowdown of matrix products while communication overlaps with them: mean value in arXiv 2507.03114."""
 PIECES_AT_ONCE = 3
 """Number of pieces of a product that a GPU computes at the same time while other pieces are transferred. Transformer
 Engine uses three streams for these pieces (NVTE_COMM_OVERLAP_MAX_STREAMS).
@@ -103,7 +104,7 @@ measurements are as accurate with the means as with each measurement's own value
 PLAN_MESSAGE_S = 7e-5
 """Core seconds for each message after the first in a plan step."""
 PLAN_FACTOR = 1.2
-"""Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
+"""Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and checksums."""
 WAITING_CORES = 0.10
 """Cores that a waiting rank takes from computing ranks if ranks share cores. A waiting rank wakes up repeatedly. The
 value is the mean of five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured*

@@ -33,7 +33,7 @@ class CoreCosts:
     networks: float = 0.0
     """Cores that the kernel uses while all nodes send at full link bandwidth."""
     plan_factor: float = constants.PLAN_FACTOR
-    """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
+    """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and checksums."""
 
     def time_message(self, nbytes: float, *, crossing: bool) -> float:
         """Return the time in seconds of one message that a rank sends while receiving another."""

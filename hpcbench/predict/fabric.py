@@ -143,7 +143,7 @@ class Fabric:
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
 
     def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
-        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send."""
+        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send messages."""
         if crossing:
             return self.node_latency_s, nbytes * concurrent / (self.node_bytes_per_s * self.share)
         return self.within_latency_s + nbytes / (0.75 * self.within_bytes_per_s), 0.0

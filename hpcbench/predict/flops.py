@@ -1,9 +1,9 @@
 """Parameters and floating-point operations of a model, from published closed forms. Pure.
 
-The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
-and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of experts are
-counted per row. A row is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped
-tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
+The closed forms describe dense models. `BlockShape` adapts the number of weights of a GPT layer to grouped queries,
+gated MLPs and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of
+experts are counted per row. A row is one token for one expert. Model FLOPs count only rows that an expert keeps,
+without dropped tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BlockShape(NamedTuple):
-    """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
+    """Sizes of a layer, which may differ from the sizes of a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
     """Total number of key features, which is less than the hidden size if queries are grouped."""

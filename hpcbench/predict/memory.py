@@ -62,7 +62,7 @@ class PredictedMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits into device memory, or None if the device memory is unknown or inside the interval."""
+        """Whether the rank's data fit into device memory, or None if that memory is unknown or inside the interval."""
         if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
             return None
         return self.bytes + CONTEXT_BYTES <= self.limit

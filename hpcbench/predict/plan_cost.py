@@ -84,7 +84,7 @@ def _sum_bytes(parts: Iterable[tuple[float, bool]]) -> float:
 
 
 def _cost_codec(sends: "Sequence[PeerSpan]", came: "Sequence[PeerSpan]", width: int, speed: CodecSpeed) -> Cost:
-    """Return the codec's cost. A span is encoded once for all receivers."""
+    """Return the codec's cost. A span of values is encoded once for all receivers."""
     spans = {part.span for part in sends}
     sizes = sum(span.size for span in spans), sum(part.span.size for part in came)
     return Cost(

@@ -46,7 +46,7 @@ class TrainingProgram:
     waits_for_messages: bool = False
     """Whether a stage is blocked while it sends to the next stage (Megatron-LM before 2023)."""
     wide_gradients: bool = False
-    """Whether products accumulate weight gradients directly."""
+    """Whether matrix products accumulate directly into the weight gradients."""
     gradients: str | None = None
     """Number format of gradients in messages, or None for the setting of the study."""
     layer_buckets: bool = False

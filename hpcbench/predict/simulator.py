@@ -126,7 +126,7 @@ class Simulation:
         heapq.heappush(self._events, (time, self._count, what, payload))
 
     def _advance_stage(self, number: int, now: float) -> None:
-        """Run operations of a stage until it must wait."""
+        """Run operations of a stage until the stage must wait."""
         stage = self.stages[number]
         operations = stage.operations
         while stage.at < len(operations):

@@ -227,8 +227,8 @@ class StageCosts:
     def _hide_behind_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
         """Return the exposed cost of context-parallel calls, which attention computation does not hide.
 
-        In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, one of
-        two halves is hidden.
+        In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, the
+        transfer of one of the two halves is hidden.
         """
         cost, layout = self.cost(calls), self._workload.layout
         moving = cost.inside + cost.network

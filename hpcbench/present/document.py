@@ -150,7 +150,8 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Maximum width of the first column in characters. Each part repeats this column, and longer names wrap."""
+"""Maximum width of the first column in characters. Longer names wrap. If a table is split, each part repeats this
+column."""
 _LONGEST_WORDS = 16
 """Minimum width of a text column in characters. Longer texts wrap."""
 

@@ -118,7 +118,7 @@ class CollectiveCarrier:
 
 
 class CollectiveCall:
-    """One operation of a carrier, which counts its messages."""
+    """One carrier operation, which counts its own messages."""
 
     def __init__(
         self, carrier: CollectiveCarrier, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None
@@ -260,7 +260,7 @@ class CollectiveCall:
         encode(values, wire, residual, self._codec, self._sent, self._next_seed())
 
     def _next_seed(self) -> int:
-        """Return the next seed of stochastic rounding, as in `comm.execute.Call`."""
+        """Return the next seed for stochastic rounding, as in `comm.execute.Call`."""
         self._seed += 1
         return self._seed * self._ranks + self._carrier.rank
 

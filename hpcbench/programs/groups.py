@@ -184,8 +184,8 @@ class GroupCalls:
     ) -> Work:
         """Start the encoded call, or PyTorch's own call if the ranks decide to use PyTorch. Return its handle.
 
-        A group's calls start in the same order on all ranks, and calls that PyTorch executes here use a separate group.
-        Therefore, a rank that learns of a decision later than another rank still starts the same calls.
+        A group's calls start in the same order on all ranks, and the calls that are left to PyTorch use a separate
+        group. Therefore, a rank that learns of a decision later than another rank still starts the same calls.
 
         Parameters
         ----------

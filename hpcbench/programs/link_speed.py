@@ -1,7 +1,7 @@
 """Speed of links between nodes, measured once per group for schemes with `algorithm: auto`.
 
-Wrong assumptions cost more than the measurement. With assumed cluster speeds on links of 100 Mbit/s, plans would leave
-calls to gloo although a codec makes these calls three times as fast.
+Plans that are based on wrong speeds cost more time than the measurement. With assumed cluster speeds on links of 100
+Mbit/s, plans would leave calls to gloo although a codec makes these calls three times as fast.
 """
 
 import time

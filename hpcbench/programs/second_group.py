@@ -1,9 +1,9 @@
 """A second gloo group with the same ranks, and strings that its ranks exchange through a store.
 
-The second group carries encoded messages. With `algorithm: auto`, it also carries the calls that are left to PyTorch.
-The program's calls use the first group and must not interleave with these messages. All ranks create the second group
-at the same call of the first group, in a separate thread so that the caller's thread does not block. The second group
-has a separate store connection, because a connection that waits for a key blocks all its users.
+The second group carries encoded messages. With `algorithm: auto`, the second group also carries the calls that are left
+to PyTorch. The program's calls use the first group and must not interleave with these messages. All ranks create the
+second group at the same call of the first group, in a separate thread so that the caller's thread does not block. The
+second group has a separate store connection, because a connection that waits for a key blocks all its users.
 """
 
 from collections import Counter

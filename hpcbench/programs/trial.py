@@ -21,7 +21,7 @@ _PAIRS = 15
 _ENOUGH_S = 0.5
 """Time in seconds after which no further pair of calls is timed.
 
-At least two pairs are timed, because the first one is a warm-up.
+At least two pairs are timed, because the first pair is a warm-up.
 """
 _GAIN = 0.9
 """Calls are encoded if their time divided by gloo's time is at most this ratio.

@@ -56,7 +56,7 @@ class Change:
 
     @property
     def good(self) -> bool:
-        """Whether the scheme became faster, reaches a better loss, or works again, and nothing else became worse."""
+        """Whether the scheme became faster, reaches a better loss, or works again, and is not worse otherwise."""
         gained = self.fate == "mended" or self.speed_word == "up" or self.loss_word == "down"
         return gained and not self.bad
 

@@ -50,7 +50,7 @@ def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
 
 
 def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
-    """Return the table entry of a finding. If `tones` is given, a finding without an entry in `tones` is a warning."""
+    """Return the table entry of a finding. If `tones` is given, a finding that is not in `tones` is a warning."""
     if not finding:
         return Entry()
     return Entry(finding, finding, tones.get(finding, "warning") if tones else "")

@@ -193,7 +193,7 @@ def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] 
 
 
 def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Return message bytes and wire bytes, from the step lines or, without bytes there, from the traffic totals."""
+    """Return the message and wire bytes from the step lines, or from the traffic totals if the lines contain none."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))

@@ -31,7 +31,7 @@ class StoredNetworkTime:
 
     seconds: float
     waiting: float
-    """Waiting for the slowest rank, which is proportional to the rest of the step."""
+    """Waiting for the slowest rank. The time is proportional to the rest of the step."""
     network: float
     """Waiting for the node's network. The time is inversely proportional to the network's bandwidth."""
 

@@ -118,7 +118,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def fresh(partial: Path) -> None:
-    """Create an empty directory for writing, and remove any previous one."""
+    """Create an empty directory for writing, and remove any previous directory of that name."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
 

@@ -61,7 +61,7 @@ struct digit {
   uint64_t narrow_to_floor(const hb_u32 *v, uint64_t n, hb_u32 *to) const {
     return narrow(v, n, base + (floor << shift), width - (floor << shift) - 1, to);
   }
-  // Of up to TILE values, writes those that may be the k-th largest value to `to`. Returns their number.
+  // Writes to `to` those of up to TILE values that may be the k-th largest value. Returns their number.
   uint64_t count(const hb_u32 *v, uint64_t n, hb_u32 *to) {
     const uint64_t left = narrow_to_floor(v, n, to);
     for (uint64_t i = 0; i < left; i++) bin[(to[i] - base) >> shift]++;

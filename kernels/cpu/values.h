@@ -61,7 +61,7 @@ HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
     to[i] = sum == sum ? sum : __builtin_nan("");
   }
 }
-// Stores n <= TILE values in out, or adds them to it; sums are computed in float32 and rounded to the type.
+// Stores n <= TILE values in out, or adds them to out; sums are computed in float32 and rounded to the type.
 HB_FN void put_values(uint32_t type, byte *out, const float *values, uint64_t n, bool add) {
   if (!add) return store_values(type, out, values, n);
   if (type == HB_F32) return add_floats(out, values, n);

@@ -1,7 +1,7 @@
 // GPU front end of the sparse codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
 // HB_PARAM). Before a call, the host sets `state` to zero: hb_sparse_state (without the bins unless the codec is topk),
 // and two words per chunk; decode_add_encode needs n additional float32. An operation consists of several kernels,
-// listed in hpcbench/codecs/sequence.py. All of them have the arguments of the operation.
+// listed in hpcbench/codecs/sequence.py. All these kernels have the arguments of the operation.
 #include "../hb_names.h"
 
 #ifndef HB_OUT

@@ -1,4 +1,5 @@
-// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory needs no alignment.
+// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. The memory of a chunk needs no
+// alignment.
 #pragma once
 #include "values.h"
 #include "warp.h"
@@ -75,7 +76,7 @@ template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   hb_type<T>::template narrow<N>(x, &a);
   return a;
 }
-// Adds two float64. The low half of each is in an even lane, the high half in the next lane.
+// Adds two float64. The low half of each value is in an even lane, and the high half is in the next lane.
 HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
   const bool low = !(lane & 1u);

@@ -1,8 +1,8 @@
 // A block of ZFP encoded by one thread. Transform and table entries are those of hb_zfp1.h, but the code for planes is
-// separate. There, 16 lanes look up one plane at a time in a register. Here, a thread looks up two planes at once in
-// shared memory, the number of bits is known at compile time, and words are shifted with funnel shifts. If a branch
-// diverges within a warp, both sides are executed, so the code for the usual block avoids such branches. tests/codecs
-// compares the bits with those of hb_zfp1.h.
+// separate. In hb_zfp1.h, 16 lanes look up one plane at a time in a register. Here, a thread looks up two planes at
+// once in shared memory, the number of bits is known at compile time, and words are shifted with funnel shifts. If a
+// branch diverges within a warp, both sides are executed, so the code for the usual block avoids such branches.
+// tests/codecs compares the bits with those of hb_zfp1.h.
 #pragma once
 #include "../hb_zfp1.h"
 

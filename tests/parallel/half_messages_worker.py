@@ -113,7 +113,7 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Test reductions whose sums are rounded at other points.
+    """Test reductions whose sums are rounded at other points of the computation.
 
     The sums are computed by the MPI library, or, within a node, without the codec.
     """
@@ -348,7 +348,7 @@ def codec_of(name: str) -> Codec:
 
 
 def hidden() -> Iterator[dict[str, Any]]:
-    """Check that an infinity is detected behind a codec that clamps it, in a gradient and between stages."""
+    """Check that an infinity in a gradient or between stages is detected although the codec clamps it."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
             scheme = NamedScheme(

@@ -48,7 +48,7 @@ SCALE = 2.0**12
 """Scale applied to every loss. A power of two causes no rounding, and an error in unscaling changes the results."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
-"""Faults of the suite by name. Workers of other suites replace them."""
+"""Faults of the suite by name. Workers of other suites replace these faults."""
 
 History = list[dict[str, Any]]
 

@@ -136,7 +136,7 @@ def decides_by_its_own_times() -> Patch:
 
 
 def alternating() -> Patch:
-    """No fault: the shorter of rows and the whole gradient is sent."""
+    """No fault: either rows or the whole gradient is sent, whichever is shorter."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
 
 

@@ -106,7 +106,7 @@ def test_no_cut_is_better_than_the_one_found(block):
 
 
 def test_a_cut_fits_the_memory_just_where_the_reach_says():
-    """For about half of the chains, no division fits. The others are divided optimally."""
+    """For about half of the chains, no division fits. The other chains are divided optimally."""
     impossible = 0
     for number in range(300, 360):
         chain, setting = drawn(number)

@@ -30,7 +30,7 @@ def summed(x: Tensor) -> Tensor:
 
 
 def averaged(_: Tensor) -> Tensor:
-    """Return the average over the ranks of parameters that are identical on all ranks."""
+    """Average parameters over the ranks, although they are identical on all ranks."""
     x = values(99)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
     return x
@@ -43,7 +43,7 @@ def counted(_: Tensor) -> Tensor:
 
 
 def smoothed(x: Tensor) -> Tensor:
-    """Return the sum over the ranks of an exponential moving average of parameters, computed after the step."""
+    """After the step, sum an exponential moving average of the parameters over the ranks."""
     shadow = x * 0.999 + 0.001
     with torch.no_grad():
         return summed(shadow)

@@ -167,7 +167,8 @@ WAIT_FOR_TIMEOUT = ("stalls", "disagrees")
 def connect(rank: int, listener: socket.socket) -> dist.Store:
     """Create a store like torchrun's. All threads of a rank share one connection, which a waiting thread blocks.
 
-    Rank 0 serves the store. Its socket listens before any rank starts, so every rank has the port in advance.
+    Rank 0 serves the store. The socket of the store listens before any rank starts, so every rank has the port in
+    advance.
     """
     port, timeout = listener.getsockname()[1], timedelta(seconds=PATIENCE_S)
     if rank == 0:

@@ -123,7 +123,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
-    """Return the notes on a log that states one recomputation setting, with the FLOPs of another."""
+    """Return the notes on a log that states one recomputation setting, but contains the FLOPs of another."""
     hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,

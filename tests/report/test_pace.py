@@ -230,7 +230,7 @@ FORMS = {
 
 
 def written(path: Path, dialect: str) -> Measures:
-    """Return the log of one framework, with the same run for all frameworks."""
+    """Return one framework's log of a run that is the same for all frameworks."""
     first, form = FORMS[dialect]
     lines = [
         form.format(

@@ -186,7 +186,7 @@ def test_two_clusters_do_not_see_each_other(cluster: Cluster, job: Callable[...,
 
 @pytest.fixture
 def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a directory with a short name for clusters. Clusters must leave nothing behind in it."""
+    """Return a directory with a short name for clusters. Clusters must leave nothing behind in this directory."""
     need(why_not())
     with tempfile.TemporaryDirectory() as place:
         monkeypatch.setattr("tempfile.tempdir", place)

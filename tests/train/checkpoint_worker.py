@@ -240,7 +240,7 @@ def padding_kept() -> object:
 
 
 def steps_counted_from_the_restart() -> object:
-    """Rules with steps count the steps of the process instead of those of the run."""
+    """Rules with steps count the steps of the process instead of the steps of the run."""
     begin, begun = Policy.begin_step, dict[int, int]()
 
     def faulty(self: Policy, step: int) -> None:

@@ -393,7 +393,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first and second replicas are exchanged."""
+    """The first and second replicas are swapped."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:

@@ -26,7 +26,10 @@ POINTS = {
 }
 """Points at which a rank dies while it writes the checkpoint of step 6, and the step from which the run resumes."""
 OFTEN = ("in_own_file", "in_complete", "in_prune")
-"""Points tested in `make test`. Only a few, because two ranks import all modules again for each point."""
+"""Points tested in `make test`.
+
+Only a few points are tested, because two ranks import all modules again for each point.
+"""
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_errors_of_messages_of_experts_are_conserved(mpi_results, place):
 
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
-    """With sequence parallelism, the errors of norms, biases of row layers and positions differ between tensor ranks.
+    """With sequence parallelism, errors of norms, row layers' biases, and positions differ between tensor ranks.
 
     The momenta of 1-bit Adam are full sums, not partial sums, so all tensor-parallel ranks have the same errors.
     """

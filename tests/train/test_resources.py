@@ -112,7 +112,10 @@ def test_processors_are_logged_once_per_host(records):
 
 
 def test_stages_of_a_pipeline_are_compared_with_the_same_stage():
-    """The last stage computes twice as long, which its hosts do not cause. Compared with its stage, only n3 is slow."""
+    """The last stage computes twice as long, but not because its hosts are slow.
+
+    Compared with the other hosts of its stage, only n3 is slow.
+    """
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
     assert [row.compute_s for row in rows] == [1, 1, 2, 3]

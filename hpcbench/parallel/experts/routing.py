@@ -48,7 +48,8 @@ class Losses(NamedTuple):
     balance: Tensor
     """Load-balancing loss ``E sum(f_i P_i)``.
 
-    f_i is the share of choices and P_i the mean probability of expert i. The loss is 1 if all experts are equal.
+    f_i is the share of the choices that select expert i, and P_i is the mean probability of this expert. The loss is 1
+    if all experts are equal.
     """
     z: Tensor
     """Mean square of the log-sum-exp of the logits (arXiv 2202.08906, section 3.2)."""

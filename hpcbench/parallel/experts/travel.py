@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
     @property
     def back(self) -> "Counts":
-        """Counts of the opposite direction."""
+        """Counts for the opposite direction."""
         return Counts(self.receives, self.sends)
 
 

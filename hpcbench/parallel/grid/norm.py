@@ -3,8 +3,8 @@
 Statistics are merged over the axis without compression.
 
 Each rank computes the mean of its own features and the sum of squared deviations from this mean. The method of Chan,
-Golub and LeVeque (1983) merges these statistics. It avoids the cancellation that occurs when the squared mean is
-subtracted from the mean square. An RMSNorm needs only the sum of squares.
+Golub and LeVeque (1983) merges these statistics. The method avoids the cancellation that occurs when the squared mean
+is subtracted from the mean square. An RMSNorm needs only the sum of squares.
 """
 
 from typing import Any

@@ -17,7 +17,7 @@ def count_versions(ranks: int, behind: float) -> int:
     Parameters
     ----------
     ranks
-        Number of the stage's ranks.
+        Number of ranks in the stage.
     behind
         Number of ranks in later stages.
     """

@@ -55,7 +55,8 @@ _LARGEST = 1 << 62
 class Ages:
     """Number of gradients by staleness.
 
-    Staleness is the number of updates between the weights used to compute a gradient and the weights that it updates.
+    Staleness is the number of updates between the weights used to compute a gradient and the weights that the
+    gradient updates.
     """
 
     counts: Mapping[int, int]

@@ -142,7 +142,7 @@ def _find_reference(paper: Paper, figure: Published) -> str:
 
 
 def _find_counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
-    """Make the entry of the corresponding measurement, or return None if no measurement corresponds."""
+    """Make the entry of the corresponding measurement, or return None if there is no such measurement."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":
