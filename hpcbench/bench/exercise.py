@@ -91,7 +91,7 @@ class Exercise:
         return lost, power
 
     def _list_expected(self) -> Sequence[tuple[int, Array]]:
-        """List offsets in `buf` with the exact float64 values that start there."""
+        """List pairs of an offset in `buf` and the exact float64 values from this offset on."""
         piece, ranks = self.piece, range(self.comm.size)
         if self.name == "all-reduce":
             return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))]

@@ -1,4 +1,4 @@
-"""GPU for codec measurements, using CuPy and the codec kernels."""
+"""GPU device for codec measurements, which uses CuPy and the codec kernels."""
 
 from typing import Any
 

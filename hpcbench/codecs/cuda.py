@@ -57,7 +57,7 @@ class Length:
 
 
 class BFloat16:
-    """A bfloat16 view of 16-bit words on a GPU, for libraries without this dtype. No data is copied.
+    """A bfloat16 view of 16-bit words on a GPU, for libraries that lack this dtype. No data is copied.
 
     Parameters
     ----------

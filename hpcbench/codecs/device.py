@@ -84,7 +84,7 @@ class CallMemory(ABC):
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """Copy the leading words, which contain length and fault code, to the host after the call's kernels."""
+        """Copy the leading words (length and fault code) to the host after the call's kernels have run."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:

@@ -26,7 +26,7 @@ class Place(Protocol):
     clock: Clock
     """The clock that measures the caller's computation."""
     called: Any
-    """Mark of the clock when the operation was called. None stands for the mark at the operation's start."""
+    """Mark that the clock returned when the operation was called. None stands for the mark at the operation's start."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """Create the memory of one slice."""

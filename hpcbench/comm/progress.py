@@ -2,9 +2,9 @@
 
 An MPI library moves messages only inside MPI calls. Nonblocking collectives of the library often progress only while
 the caller waits for them. Each library has its own remedy, such as progress threads, which are enabled by environment
-variables and occupy one core each. Here, operations are generators of point-to-point messages. The caller tests the
-messages while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes MPI
-calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their
+variables and occupy one core each. In hpcbench, operations are generators of point-to-point messages. The caller tests
+the messages while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes
+MPI calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their
 derivatives.
 """
 

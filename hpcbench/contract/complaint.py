@@ -172,7 +172,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return the index of the first line of the message between rulers that encloses a line, or None if none does."""
+    """If a line is in a message between rulers, return the index of the message's first line, else None."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):

@@ -1,6 +1,6 @@
 """Resolution of job states from status files and scheduler answers.
 
-A status file contains how the job ended. The scheduler explains why a status file is missing.
+A status file contains how the job ended. If a status file is missing, the scheduler's answers may explain why.
 """
 
 from dataclasses import dataclass, replace

@@ -178,7 +178,7 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
 
 
 def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
-    """Return why the backward pass of attention would use different keys and values, or None if they are identical.
+    """Return why attention's backward pass would not use the keys and values of its forward pass, or None if it would.
 
     Ring attention sends keys and values again in the backward pass. Ulysses stores keys and values, unless attention is
     recomputed.

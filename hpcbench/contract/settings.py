@@ -142,13 +142,13 @@ class SchemeSettings(LogObject):
 
     @property
     def codecs(self) -> set[str | None]:
-        """Codecs of the default rule and all other rules. The set is empty if the rules are unknown."""
+        """Codecs of all rules, including the default rule. The set is empty if the rules are unknown."""
         is_known = self.default is not None and self.rules is not None
         return {self.default, *(rule.codec for rule in self.rules or ())} if is_known else set()
 
     @property
     def is_uncompressed(self) -> bool:
-        """Whether the traffic is uncompressed. False if the scheme is unknown or has process changes."""
+        """Whether the traffic is uncompressed. The value is False if the scheme is unknown or has process changes."""
         plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
         return plain and not self.process_changes
 

@@ -56,7 +56,7 @@ def ratio(codec: WireFormat, dtype: str) -> float:
 def codec_us(load: Load, gb_per_s: float) -> float:
     """Return the time in microseconds to encode and decode the traffic of a step.
 
-    A reduction encodes each vector, decodes and sums the received parts, encodes the sums and decodes them.
+    A reduction encodes each vector, decodes and sums the received parts, and then encodes and decodes the sums.
     """
     size = load.group_size or 1
     passes = {ALL_REDUCE: 3 + 1 / size, REDUCE_SCATTER: 2.0, ALL_GATHER: 1 + 1 / size}.get(load.operation, 2.0)

@@ -41,7 +41,10 @@ class RankTrace:
     world: int | None
     base_us: float
     steps: dict[int, Span]
-    """Spans of steps, keyed by step number. Empty if the trace contains neither steps nor optimizer calls."""
+    """Spans of steps, keyed by step number.
+
+    The dictionary is empty if the trace contains neither steps nor optimizer calls.
+    """
     is_gpu: bool
     computation: list[Span]
     """Ordered, disjoint spans of computation."""

@@ -1,7 +1,7 @@
 """Errors of activation gradients between pipeline stages: lazy error propagation of Optimus-CC (arXiv 2301.09830).
 
-The sender of a gradient across a boundary between two parts of the model keeps the error of the message, and adds the
-error to the gradient of the next micro-batch at the same boundary. As in the authors' program, the error of the last
+When a gradient crosses a boundary between two parts of the model, the sender keeps the error of the message. The error
+is added to the gradient of the next micro-batch at the same boundary. As in the authors' program, the error of the last
 micro-batch of a step is added to the first micro-batch of the next step.
 """
 

@@ -73,7 +73,7 @@ def ask(
 ) -> ProgramResult:
     """Run a program and return its result.
 
-    The program runs in its own process group. On timeout the whole group is killed, including site wrappers.
+    The program runs in its own process group. On timeout, the whole group is killed, including site wrappers.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ class QueueFacts:
     barred: str = ""
     """Human-readable reason why this user must not submit to the queue.
 
-    It is empty if the user may submit, or if the rules of the queue are unknown.
+    The text is empty if the user may submit, or if the rules of the queue are unknown.
     """
 
     def kind(self) -> Nodes | None:

@@ -102,7 +102,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UnclearError
-            The scheduler may have accepted the job, for example after a timeout or without an id in the response.
+            The scheduler may have accepted the job, for example if the call timed out or the response contains no id.
         UserError
             The scheduler refused the job. The message contains the scheduler's message and the remedy.
         """

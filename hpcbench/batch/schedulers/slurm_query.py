@@ -149,7 +149,7 @@ def since(root: Path) -> datetime.datetime | None:
 
     Return None if the time is not recorded.
 
-    File times are unreliable. Copying changes them, and users touch files to avoid purges.
+    File times are unreliable. Copying a file changes the time, and users touch files to avoid purges.
     """
     written = seconds((read_json(root / "submission.json") or {}).get("time"))
     if written is None:

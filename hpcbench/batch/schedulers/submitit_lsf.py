@@ -1,4 +1,4 @@
-"""LSF plugin for submitit. It runs Python functions with ``AutoExecutor(cluster="lsf")``.
+"""LSF plugin for submitit, which runs Python functions with ``AutoExecutor(cluster="lsf")``.
 
 The plugin is registered as a submitit entry point. For usage, see `docs/how-to/lsf-plugin.md`.
 """

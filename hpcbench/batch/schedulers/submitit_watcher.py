@@ -29,7 +29,7 @@ class StatusWatcher(core.InfoWatcher):
     Parameters
     ----------
     words
-        Function that polls the scheduler. It maps ids to statuses and omits unlisted ids.
+        Function that polls the scheduler. The function maps ids to statuses, and omits unlisted ids.
     delay_s
         Minimum number of seconds between two calls, except for new jobs.
     """

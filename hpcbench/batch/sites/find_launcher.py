@@ -24,7 +24,7 @@ def match_banner(text: str) -> tuple[str, str, str] | None:
 
 
 def find_sibling(name: str) -> str | None:
-    """Return the path of a program next to this interpreter. Return None if it is missing or `name` is a path."""
+    """Return the path of a program next to this interpreter. Return None if it is missing, or if `name` is a path."""
     sibling = None if "/" in name else Path(sys.executable).with_name(name)
     return str(sibling) if sibling and sibling.is_file() else None
 

@@ -75,7 +75,7 @@ def _overlap(path: FieldPath, need: FieldPath) -> bool:
 
 
 def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
-    """Return whether both paths are items of the same list. Removing one item may change the other's index."""
+    """Return whether both paths refer to items of the same list. Removing one item may change the other's index."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
     )

@@ -130,7 +130,7 @@ class DialectReader:
     def _how_it_ended(self, last: Step | None) -> End | None:
         """Return how the run ended, as reported by the framework.
 
-        If further steps follow the report, the last step is used instead.
+        If further steps follow the report, the report is ignored and the last step is used.
         """
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:

@@ -32,7 +32,7 @@ class ChannelTraffic(LogObject):
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, which would be slower or is excluded by a rule of the scheme."""
+    """Number of calls that did not use the channel's codec, because it would be slower or a rule excludes it."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None
@@ -85,10 +85,10 @@ class ExpertLayer(LogObject):
     dropped: int | None
     """Number of token assignments that exceeded an expert's capacity."""
     balance_loss: float | None
-    """Mean of the load-balancing loss, without its weight. The value is 1 if all experts receive the same number of
+    """Mean of the unweighted load-balancing loss. The value is 1 if all experts receive the same number of
     tokens."""
     z_loss: float | None
-    """Mean of the router's z-loss, without its weight."""
+    """Mean of the router's unweighted z-loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,14 +233,14 @@ class MemoryUse(Event):
     host_bytes: int | None
     """Peak resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
-    """Peak GPU memory allocated by PyTorch, on the rank with the most."""
+    """Peak GPU memory allocated by PyTorch, on the rank with the highest peak."""
     device_reserved_bytes: int | None = None
     """Peak GPU memory reserved by PyTorch on the rank with the most allocated memory."""
     device_buffer_bytes: int | None = None
     """GPU memory for the buffers of collectives."""
     device_parameters_bytes: int | None = None
     device_stashes_bytes: int | None = None
-    """Peak memory for older versions of the weights, if the schedule keeps some."""
+    """Peak memory for older versions of the weights, if the schedule keeps such versions."""
     device_gradients_bytes: int | None = None
     host_gradients_bytes: int | None = None
     device_optimizer_bytes: int | None = None

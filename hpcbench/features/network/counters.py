@@ -26,7 +26,7 @@ _INFINIBAND_TYPE = "32"
 The port counters include the bytes of these interfaces.
 """
 _WORD = 4
-"""Bytes per unit of the data counters of an InfiniBand port."""
+"""Bytes per count of an InfiniBand port's data counters."""
 _SATURATED = 2**32 - 1
 """Saturation value of old 32-bit InfiniBand counters."""
 

@@ -27,7 +27,7 @@ WAYS: dict[Context, tuple[Attention, Order]] = {
 
 
 class Positions:
-    """The positions of every sample that this rank holds.
+    """The positions that this rank holds of every sample.
 
     Parameters
     ----------

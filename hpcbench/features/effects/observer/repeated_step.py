@@ -34,7 +34,7 @@ class Divergence(NamedTuple):
     loss: float
     """Change of the loss, as a fraction of the loss."""
     update: float
-    """Norm of the change of the weight update, as a fraction of the norm of the update."""
+    """Norm of the change in the weight update, divided by the norm of the update."""
     descent: float
     """First-order estimate of the loss change due to the changed update, as a fraction of the loss.
 
@@ -117,7 +117,7 @@ class RepeatedStep:
 
     @contextmanager
     def _encoded(self, codecs: Mapping[Traffic, str]) -> Iterator[None]:
-        """Use these codecs within this context. Weights that were received earlier are received again."""
+        """Use these codecs within this context. Weights received before the context are received again."""
         channels = [channel for channel in self._trainer.policy.channels if channel.traffic in codecs]
         engine, before = self._trainer.data_parallel, [channel.treatment for channel in channels]
         has_weights = any(traffic[0] == "ZERO" for traffic in codecs)

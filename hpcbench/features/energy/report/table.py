@@ -119,7 +119,7 @@ AGAINST_BASELINE = IntervalColumn(
 
 
 def make_speed_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the energy columns of the comparison table: joules per sample if any run measured energy."""
+    """Return the energy columns of the comparison table: joules per sample, if any run measured energy."""
     if not any(run.extract(read_energy) for row in rows for run in row.runs):
         return []
     return [*make_columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]

@@ -38,8 +38,8 @@ def _compare(run: Measures) -> float | None:
 
     Return None if hpcbench's own bytes are unknown.
 
-    For a program, the accounting covers the whole run, and the result is None if a node has several ranks, because not
-    all accounted bytes then leave the node.
+    For a program, the accounting covers the whole run. The result is None if a node has several ranks, because some of
+    the accounted bytes then stay within the node.
     """
     counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:
