@@ -194,7 +194,9 @@ class Rule(Section):
                 "`phase: FORWARD`"
             )
         if spec.parse(self.codec).lossless:
-            raise ValueError(f"`sample_changes` reduces the error of a codec, but {self.codec} has none: leave it out")
+            raise ValueError(
+                f"`sample_changes` reduces the error of a codec, but {self.codec} is lossless: leave sample_changes out"
+            )
         if self.min_bytes or self.between_nodes:
             raise ValueError(
                 "`sample_changes` requires that every message is encoded: leave min_bytes and between_nodes out"
@@ -225,7 +227,7 @@ class Rule(Section):
             )
         if self.differences and spec.parse(self.codec).lossless:
             raise ValueError(
-                f"`differences` reduces the error of a codec, but codec {self.codec} has none: leave differences out"
+                f"`differences` reduces the error of a codec, but codec {self.codec} is lossless: leave differences out"
             )
         return self
 

@@ -95,7 +95,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"dimension": "PP", "sample_changes": 9}, "write `dimension: PP` and `phase: FORWARD`"),
         (
             {"dimension": "PP", "phase": "FORWARD", "codec": "mpc", "sample_changes": 9},
-            "`sample_changes` reduces the error of a codec, but mpc has none: leave it out",
+            "`sample_changes` reduces the error of a codec, but mpc is lossless: leave sample_changes out",
         ),
         (
             {"dimension": "PP", "phase": "FORWARD", "min_bytes": 5, "sample_changes": 9},
@@ -142,7 +142,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"differences": True, "dimension": "ZERO", "phase": "FORWARD"}, "without phase FORWARD or BACKWARD"),
         (
             {"differences": True, "dimension": "ZERO", "codec": "mpc"},
-            "`differences` reduces the error of a codec, but codec mpc has none: leave differences out",
+            "`differences` reduces the error of a codec, but codec mpc is lossless: leave differences out",
         ),
         (
             {"from_step": 5, "until_step": 4},
