@@ -42,6 +42,11 @@ class Treatment:
         return self.feedback or self.low_rank > 0
 
     @property
+    def depends_on_past(self) -> bool:
+        """Whether a message depends on earlier messages: on their errors, or on values that they changed."""
+        return self.keeps_errors or self.differences or self.sample_changes > 0
+
+    @property
     def is_lossless(self) -> bool:
         """Whether the codec is lossless. The result is False for codecs from other packages."""
         return spec.parse(self.codec).lossless is True
