@@ -16,7 +16,7 @@ Named = tuple[str, float, float]
 Ends = tuple[float, float]
 
 _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
-_ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
+_ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17, 26, -26, 35, -35)]
 _FAR = [
     (dx, dy, side)
     for dx, side in ((16, "left"), (-16, "right"), (40, "left"), (-40, "right"), (70, "left"), (-70, "right"))
