@@ -61,7 +61,9 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
         fig.legend(handles.values(), handles, loc="outside upper center", ncols=2)
         points = [(fit_name(row.scheme), *_get_place(row)) for row in sorted(rows, key=_get_place)]
         bars = [bar for row in rows for bar in _list_bars(row)]
-        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], bars)
+        place_labels(
+            fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], [*bars, (axes.get_xlim(), (0.0, 0.0))]
+        )
 
     caption = (
         "Speed and validation loss of each scheme relative to the baseline, with the 95 % intervals over the pairs. "
