@@ -125,7 +125,7 @@ def _describe_schemes(
         headline = next(sentence for applies, sentence in headlines if applies)
         lead = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain))]
     if worse:
-        lead.append(say.WORSE_LOSS.format(schemes=_list(worse, _show_gain)))
+        lead.append(say.WORSE_LOSS.format(schemes=_list(worse, _show_estimate)))
     lists: tuple[tuple[str, list[SchemeRow], Callable[[SchemeRow], str]], ...] = (
         (say.UNSTEADY_LOSS, unsteady, _show_worst_pair),
         (say.NO_LOSS, blind, _show_gain),
@@ -155,7 +155,7 @@ def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weaken
     )
     paying = [row for row in good if is_paying_by_codec(row, pareto, plain)]
     others = [row for row in _sort_by_speed(good) if row not in paying]
-    lines = [_describe_best(cell, best, where, pareto, blind=blind) if best else say.INCONCLUSIVE.format(where=where)]
+    lines = _describe_best(cell, best, where, pareto, blind=blind) if best else [say.INCONCLUSIVE.format(where=where)]
     controls = [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row)] if best else []
     if also := _sort_by_speed([row for row in (*paying, *controls) if row is not best]):
         lines.append(say.ALSO_FASTER.format(schemes=_list(also, _show_estimate), loss=loss))
@@ -165,17 +165,17 @@ def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weaken
     return lines
 
 
-def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, blind: bool) -> str:
-    """Return the sentence about the recommended scheme. The loss is not informative if `blind`."""
+def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, blind: bool) -> list[str]:
+    """Return sentences about the recommended scheme. The loss is not informative if `blind`."""
     assert row.speed and row.loss, "a recommended scheme has a speed and a loss"
     beaten_by, simplest = pareto.beaten_by(row.scheme), find_simplest(cell, pareto)
     casts = [other.scheme for other in cell.rows if other.scheme in simplest and other.kind is SchemeKind.CAST]
-    speeds = [other.speed.estimate for other in cell.rows if is_good(other) and other.speed]
+    speeds = [other.speed.estimate for other in cell.rows if is_good(other) and other.speed and not other.idle]
     best = say.BEST_OF_SIMPLEST if row.scheme in simplest and row.speed.estimate < max(speeds) else say.BEST
     if beaten_by or casts:
-        best = (say.BEST_BUT_BEATEN if beaten_by else say.BEST_LIKE_CAST).format(schemes=", ".join(beaten_by or casts))
+        best = say.BEST_BUT_BEATEN.format(schemes=", ".join(beaten_by)) if beaten_by else say.BEST_SO_FAR
     change = say.CHANGE_BETTER if row.loss.shown == "better" else say.CHANGE_NO_WORSE
-    return say.PAYS.format(
+    sentence = say.PAYS.format(
         where=where,
         best=best,
         scheme=row.scheme,
@@ -185,6 +185,8 @@ def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, bli
         difference=between(row.loss, "{:+.4f}".format),
         loss=(say.CHANGE_WITHOUT_MEANING if blind else change).format(margin=100 * cell.criteria.loss_margin),
     )
+    caveat = say.NOT_BETTER_THAN_CAST.format(scheme=row.scheme, casts=", ".join(casts))
+    return [sentence, caveat] if casts and not beaten_by else [sentence]
 
 
 def _sort_by_speed(rows: list[SchemeRow]) -> list[SchemeRow]:

@@ -89,7 +89,7 @@ def test_few_pairs_do_not_exclude_rare_failures(tmp_path: Path) -> None:
     assert "29 pairs would reveal this" in weak.sentences[0]
     assert bound_failures(29) < 0.1 < bound_failures(28)
     assert bound_failures(5) == pytest.approx(0.4507, abs=1e-4), "(1 - 0.4507) ** 5 = 5 %"
-    assert answer(cell(root), "local")[3] == (
+    assert answer(cell(root), "local")[2] == (
         "With 5 pairs, it cannot be ruled out that up to 45 % of the runs train to a worse loss (95 % confidence)."
     )
 

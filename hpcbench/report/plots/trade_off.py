@@ -16,7 +16,7 @@ from hpcbench.report.verdicts import Group
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEIGHT = 3.2
+_HEIGHT = 3.0
 """Height of the figure in inches."""
 _WIDE = 8.0
 """Maximum loss difference for a linear axis, in multiples of the margin."""
