@@ -33,7 +33,7 @@ def answer(cell: Cell, site: str) -> list[str]:
 
 
 def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
-    """Return the answer (at most five sentences) and the other findings."""
+    """Return the answer, whose first sentence is the verdict, and the other findings."""
     lead, others = list_findings(cell, site, weak)
     if not lead or (len(lead) == 1 and "inconclusive" in lead[0]):
         lead, others = [*lead, *others[:1]], others[1:]
@@ -148,16 +148,13 @@ def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weaken
     If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain its speed.
     """
     blind = any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
-    loss, plain, best = (
-        say.LOSS_WITHOUT_MEANING if blind else say.LOSS_NO_WORSE,
-        list_plain(cell),
-        find_recommended(cell),
-    )
+    loss = say.LOSS_WITHOUT_MEANING if blind else say.LOSS_NO_WORSE
+    plain, best = list_plain(cell), find_recommended(cell)
     paying = [row for row in good if is_paying_by_codec(row, pareto, plain)]
     others = [row for row in _sort_by_speed(good) if row not in paying]
     lines = _describe_best(cell, best, where, pareto, blind=blind) if best else [say.INCONCLUSIVE.format(where=where)]
-    controls = [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row)] if best else []
-    if also := _sort_by_speed([row for row in (*paying, *controls) if row is not best]):
+    controls = [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row) and not row.idle]
+    if best and (also := _sort_by_speed([row for row in (*paying, *controls) if row is not best])):
         lines.append(say.ALSO_FASTER.format(schemes=_list(also, _show_estimate), loss=loss))
     if others:
         names = ", ".join(plain)

@@ -15,7 +15,7 @@ BEST_SO_FAR = "Best so far"
 CHANGE_NO_WORSE = "no worse within the margin of {margin:.3g} %"
 CHANGE_BETTER = "better by more than the margin of {margin:.3g} %"
 CHANGE_WITHOUT_MEANING = "but is not informative (see below)"
-NOT_BETTER_THAN_CAST = "{scheme} is not significantly better than {casts}, which is simpler."
+NOT_BETTER_THAN_CAST = "{scheme} is not significantly better than a cast to 16 bits, which is simpler: {casts}."
 ALSO_FASTER = "Also faster, {loss}: {schemes}."
 FAILURES_POSSIBLE = (
     "With {pairs} pairs, it cannot be ruled out that up to {rate:.0f} % of the runs train to a worse loss "
