@@ -90,6 +90,43 @@ def test_whether_a_codec_pays_is_asked_before_schemes_are_compared_with_each_oth
     assert compute_front(planted(FOUR)).gains == ()
 
 
+@pytest.mark.parametrize(
+    ("schemes", "best", "later"),
+    [
+        (
+            FOUR,
+            "Best so far: zhybrid-16-8, 1.20 times ",
+            [
+                "zhybrid-16-8 is not significantly better than a cast to 16 bits, which is simpler: naive-bf16.",
+                "Also faster, at a loss no worse than the baseline's: naive-bf16 (1.20 times, a cast to 16 bits),"
+                " mzhybrid (1.10 times).",
+                "Faster, but at a worse loss: naive-zfp8 (1.40 times).",
+            ],
+        ),
+        (
+            {**FOUR, "zhybrid-16-8": (1.15, 2.5)},
+            "Fastest codec, but significantly beaten by naive-bf16: zhybrid-16-8, 1.15 times ",
+            ["Also faster, at a loss no worse than the baseline's: naive-bf16 (1.20 times, a cast to 16 bits),"],
+        ),
+        (
+            {**FOUR, "naive-zfp8": (1.4, 2.5), "zhybrid-16-8": (1.402, 2.5)},
+            "Best (the simplest that no other scheme significantly beats): naive-zfp8, 1.40 times ",
+            ["Also faster, at a loss no worse than the baseline's: zhybrid-16-8 (1.41 times), naive-bf16"],
+        ),
+        ({**FOUR, "naive-zfp8": (1.4, 2.3)}, "Best: naive-zfp8, 1.40 times ", ["Also faster"]),
+    ],
+)
+def test_a_scheme_is_called_best_only_if_it_is(
+    schemes: dict[str, tuple[float, float]], best: str, later: list[str]
+) -> None:
+    first, *others = answer(planted(schemes), "local")
+    assert first.startswith(f"Yes. On this machine (gpt-tiny, 12 steps) compression pays. {best}")
+    end = ", better by more than the margin of 1 %." if schemes["naive-zfp8"][1] == 2.3 else " the margin of 1 %."
+    assert first.endswith(end)
+    for sentence, start in zip(others, later, strict=False):
+        assert sentence.startswith(start)
+
+
 def test_what_a_gain_has_shown_stays_shown_when_schemes_are_compared() -> None:
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
     pareto = compute_front(planted(rows, pairs=3, scatter=0.06, of_loss=0.02))
