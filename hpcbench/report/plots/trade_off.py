@@ -95,7 +95,8 @@ def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
     places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
     xs, ys = zip(*find_optimal(places), strict=True) if places else ((), ())
-    axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1, label="Pareto front")
+    label = "Pareto front" if len(xs) > 1 else None
+    axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1, label=label)
 
 
 def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
