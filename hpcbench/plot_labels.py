@@ -79,7 +79,7 @@ def place_labels(
             )
             text.set_in_layout(False)
             size = text.get_window_extent(renderer)
-            height = 0.8 * size.height  # without the spacing between lines
+            height = 0.86 * size.height  # without most of the spacing between lines
             best, least = _PLACES[0], 1000
             for place in _PLACES:
                 box = _box(centre, place, size.width, height, pixels)

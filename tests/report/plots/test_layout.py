@@ -128,9 +128,7 @@ def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) 
     fig, boxes = texts(figure, monkeypatch)
     names = [(label, box) for label, box in boxes if label in seconds]
     assert len(names) == len(seconds)
-    assert {"margin: loss no worse", "Pareto front", "baseline", "faster, loss no worse", "loss worse"} <= dict(
-        boxes
-    ).keys()
+    assert {"margin: loss no worse", "baseline", "faster, loss no worse", "loss worse"} <= dict(boxes).keys()
     axes = fig.axes[0]
     assert axes.get_ylabel().endswith("logarithmic beyond the margin")
     connected = {text.get_text() for text in axes.texts if text.arrow_patch is not None}
