@@ -27,7 +27,8 @@ class Grouped(Compiled):
     block
         Number of values that share a scale: 16 or 32.
     nonuniform
-        Whether levels are more closely spaced near zero. Not supported with 2 bits, which have only three levels.
+        Whether quantization levels are more closely spaced near zero. Not supported with 2 bits, which have only three
+        levels.
     stochastic
         Whether to round stochastically, so that the expected error is zero.
     build

@@ -1,8 +1,8 @@
 """Execution of one slice of a plan on one rank.
 
-A slice is a generator. It yields the requests that it waits for and resumes with their statuses. One thread can
-therefore run many slices and operations concurrently: while messages of one slice are on the wire, values of another
-slice are encoded.
+A slice is a generator, which yields the requests that it waits for, and resumes with their statuses. One thread
+can therefore run many slices and operations concurrently: while messages of one slice are on the wire, values of
+another slice are encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,15 +17,17 @@ from hpcbench.comm.carrier import Carrier
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.steps import Combine, PeerSpan, PlanStep
+from hpcbench.comm.steps import Combine, PeerSpan, PlanStep, find_doubling_place
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
 """Number of stages of a plan that have distinct tags. Later stages reuse tags, and MPI preserves their order."""
+_SHARED_SEEDS = 1 << 13
+"""First of a slice's seeds that ranks share. A slice makes fewer seeds of its own, and has 2^14 in all."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
-"""Combine modes in which received parts are added."""
+"""Modes in which received parts are added."""
 
 
 @dataclass
@@ -91,6 +93,7 @@ class SliceRun:
 
     def __init__(self, call: Call, tag: int, memory: Memory) -> None:
         self._call, self._tag, self._memory = call, tag, memory
+        self._first_seed = call.seed
         self._sent: list[Any] = []
         self._forms: dict[ElementRange, Message] = {}
         """Received messages that are forwarded unchanged."""
@@ -164,13 +167,25 @@ class SliceRun:
         if span not in self._forms:
             replaces = step.combine is Combine.REPLACE
             residual = self._call.feedback.server(span) if self._call.feedback and replaces else None
-            self._forms[span] = self._encode(span, residual)
+            shared_seed = self._find_shared_seed(step) if step.combine is Combine.SUM_DECODED else None
+            self._forms[span] = self._encode(span, residual, shared_seed)
             if replaces:
                 self._undecoded.append((span, self._forms[span]))
         return self._forms[span]
 
-    def _encode(self, span: ElementRange, residual: Any) -> Message:
-        return self._memory.encode(self._call.vector.read(span), residual, self._call.next_seed())
+    def _find_shared_seed(self, step: PlanStep) -> int:
+        """Return the seed of all ranks that have the same partial sum in a step of recursive doubling.
+
+        These ranks send the sum to different ranks. With different seeds, stochastic rounding would give different
+        values, and replicas would differ.
+        """
+        carrier = self._call.carrier
+        same_sum = find_doubling_place(carrier.rank, carrier.size) >> (step.stage - 1)
+        return (self._first_seed + _SHARED_SEEDS + step.stage) * carrier.size + same_sum
+
+    def _encode(self, span: ElementRange, residual: Any, shared_seed: int | None = None) -> Message:
+        seed = self._call.next_seed() if shared_seed is None else shared_seed
+        return self._memory.encode(self._call.vector.read(span), residual, seed)
 
     def _replace(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
         for part, (request, inbox) in zip(step.receives, posted, strict=True):

@@ -146,11 +146,20 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
     return steps
 
 
+def find_doubling_place(rank: int, ranks: int) -> int:
+    """Return the place of a rank in recursive doubling. Ranks that hand over their vector share their neighbor's place.
+
+    Before the exchange at distance d, ranks whose places are equal after integer division by d have the same sums.
+    """
+    extra = ranks - (1 << (ranks.bit_length() - 1))
+    return rank // 2 if rank < 2 * extra else rank - extra
+
+
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Exchange whole vectors at distances 1, 2, 4, ... (recursive doubling).
 
-    There are few messages, with one rounding each. Ranks beyond the largest power of two first send their vector to a
-    neighbor, and finally receive the result unencoded.
+    There are few messages, and values are rounded once per message. Ranks beyond the largest power of two first send
+    their vector to a neighbor, and finally receive the result unencoded.
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
@@ -164,7 +173,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     steps = []
     if folded:
         steps += _step("take over", 0, True, Combine.SUM, [], [PeerSpan(rank, vector), PeerSpan(rank + 1, vector)])
-    place = rank // 2 if folded else rank - extra
+    place = find_doubling_place(rank, p)
     for level in range(core.bit_length() - 1):
         other = place ^ (1 << level)
         peer = 2 * other if other < extra else other + extra
@@ -189,7 +198,7 @@ def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks of this node. Each has the pieces of all ranks with the same local rank."""
+    """Return the ranks of this node. Each of these ranks has the pieces of all ranks with its local rank."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -197,7 +206,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Merge adjacent spans. Boundaries are needed only between encoded spans."""
+    """Merge adjacent spans. Spans must be kept apart only if they are encoded."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -231,8 +240,8 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. The span is encoded once and forwarded unchanged.
 
-    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both, ranks of a node are
-    adjacent, so a chain enters each node only once.
+    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both cases, the ranks of a
+    node are adjacent, so a chain enters each node only once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))

@@ -1,16 +1,17 @@
 """Selection of the scheme's rule for a program's collective call.
 
-The decision depends only on group, operation, dtype and size. These are identical on all ranks of the call, so all
-ranks make the same decision. It is unknown whether a call belongs to the forward or the backward pass, because pipeline
-gradients look like activations. Therefore the same rule must apply to both passes.
+The decision depends only on group, operation, dtype and size. These values are identical on all ranks of the call, so
+all ranks make the same decision. It is unknown whether a call belongs to the forward or the backward pass, because
+pipeline gradients look like activations. Therefore the same rule must apply to both passes.
 """
 
 from enum import Enum
 from typing import NamedTuple
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.contract.scheme import Scheme, Treatment
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.treatment import Treatment
 
 
 class CallKind(str, Enum):

@@ -1,7 +1,8 @@
 """Checks of a scheme's rules for a run: rules that have no effect, and rules that contradict each other or the run."""
 
 from hpcbench.codecs import spec
-from hpcbench.contract.scheme import Rule, Scheme, Treatment
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import (
     Algorithm,
@@ -12,6 +13,7 @@ from hpcbench.contract.traffic import (
     list_possible_traffic,
 )
 from hpcbench.contract.training import UNFLUSHED, Train
+from hpcbench.contract.treatment import Treatment
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """Largest number of ranks for which sums of 8-bit integers from -127 to 127 fit in 16 bits."""
@@ -126,7 +128,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass, or None if they are identical.
+    """Return why the backward pass would not use the same values as the forward pass, or None if it would.
 
     Autograd treats the codec as the identity. A gradient is therefore correct only if the backward pass uses the values
     that the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -178,9 +180,9 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
 
 
 def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
-    """Return why the backward pass of attention would use different keys and values, or None if they are identical.
+    """Return why attention's backward pass would not use the keys and values of its forward pass, or None if it would.
 
-    Ring attention sends keys and values again in the backward pass. Ulysses stores them, unless attention is
+    Ring attention sends keys and values again in the backward pass. Ulysses stores keys and values, unless attention is
     recomputed.
     """
     treatment = scheme.treatment(("CP", "FORWARD", "ACT"), step=step)

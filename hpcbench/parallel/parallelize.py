@@ -132,8 +132,7 @@ def _record_shards(
         word = _word(layer_name, table)
         if word is None:
             raise ValueError(
-                f"{name}: the model's table of tensor parallelism does not contain {layer_name}: add the layer to the "
-                "table"
+                f"{name}: the model's tensor-parallel table does not contain {layer_name}: add the layer to the table"
             )
         cuts = grid.cuts(word, attribute)
         alike = grid.list_sharing_axes(cuts)
@@ -151,7 +150,7 @@ def _record_shards(
 
 
 def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
-    """Tie the weight of the head to the embedding: the same parameter on one stage, or synchronized copies on two."""
+    """Tie the head weight to the embedding: one shared parameter on one stage, or synchronized copies on two stages."""
     head = "head.weight"
     if mesh.pp.size == 1:
         del records[head]

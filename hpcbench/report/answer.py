@@ -145,7 +145,8 @@ def _describe_schemes(
 def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weakened, pareto: Front) -> list[str]:
     """Name the best of the schemes that are faster without a worse loss, then the others.
 
-    If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain its speed.
+    If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain the
+    scheme's speed.
     """
     blind = any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
     loss = say.LOSS_WITHOUT_MEANING if blind else say.LOSS_NO_WORSE

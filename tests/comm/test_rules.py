@@ -1,4 +1,4 @@
-"""Tests of a run's traffic, its matching rules, and values that forward and backward would see differently."""
+"""Tests of a run's traffic, the rules that match it, and values that would differ between the two passes."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ import pytest
 from hpcbench.codecs import spec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import explain_drifting_copies, explain_wrong_gradients, find_missed_stage, list_idle_rules
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train
 

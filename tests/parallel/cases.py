@@ -10,8 +10,9 @@ from covering import Case, cover_sample, every_case, select_new
 from faults import FAULTS
 from small_runs import BASELINE, NEOX, RUN, TRAIN
 
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run, check
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 
@@ -104,7 +105,10 @@ def run_of(settings: Case) -> Run:
 
 @cache
 def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
-    """Return `BASE` with the settings. A search adds settings one at a time, so all but the last are cached."""
+    """Return `BASE` with the settings.
+
+    A search adds settings one at a time, so the results for all settings but the last are cached.
+    """
     if not settings:
         return BASE
     *before, (name, value) = settings

@@ -9,7 +9,8 @@ import expert_cases  # registers kinds of experts
 from cases import Case, Comparison, one_process, select_once, select_rest
 from covering import cover_sample, every_case
 
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 
 TOP = NamedScheme(
@@ -182,7 +183,7 @@ def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
 
 
 def faulty_rows() -> Iterator[Comparison]:
-    """Yield each run without a fault, and with its planted fault."""
+    """Yield each run twice: without a fault, and with its planted fault."""
     pairs = [faulty_pair(name) for name in FAULTY]
     yield from {right.name: right for right, _ in pairs}.values()
     for _, wrong in pairs:

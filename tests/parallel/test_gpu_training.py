@@ -1,6 +1,6 @@
 """Tests that training gives the same results on GPUs as on the CPU, and that only wire bytes pass through the host.
 
-The tests run on an emulated device everywhere. ``pytest -m gpu tests/parallel`` runs them on a real GPU.
+The tests run on an emulated device on any machine. ``pytest -m gpu tests/parallel`` runs the tests on a real GPU.
 """
 
 from pathlib import Path
@@ -11,7 +11,8 @@ from runs import SCHEMES, run_of
 
 from hpcbench.codecs.device import cuda
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 from hpcbench.errors import UserError
 from hpcbench.train import gpu

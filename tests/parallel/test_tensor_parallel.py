@@ -9,7 +9,8 @@ from torch import nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.sharding import Cut, Held, Shard
@@ -110,7 +111,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """If buckets differed within a tensor group, calls would differ: wrong random seeds, or a deadlock."""
+    """If buckets differed within a tensor group, so would calls, causing wrong random seeds or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.workload import Workload, make_train
@@ -35,7 +36,7 @@ def test_differences_have_the_bytes_of_weights_and_a_fraction_of_the_error(repor
 
 
 def assert_follows_model(results):
-    """Weights have the bits of the recursion, are identical on both replicas, and do not drift from the masters."""
+    """Weights match the recursion bitwise, are identical on both replicas, and do not drift from the masters."""
     assert len(results) == 2 and len({result["digest"] for result in results}) == 1
     for result in results:
         assert result["same"]

@@ -17,7 +17,8 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.parallel import differences
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket
@@ -114,7 +115,7 @@ def reference_not_updated() -> Patch:
 
 
 def exact_at_the_owner() -> Patch:
-    """The owner adds its exact difference, so other replicas have other weights."""
+    """The owner adds its exact difference, so its weights differ from those of the other replicas."""
     subtract, add = differences.subtract, differences.add
     exact_changes: dict[int, Tensor] = {}
 

@@ -131,7 +131,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "layout.chunks": ({"layout.pp": 2, "model.layers": 4, "train.schedule": "interleaved"}, 2, PREDICTED),
     "layout.stages": ({"layout.pp": 2, "model.layers": 4}, [3, 1], PREDICTED),
 }
-"""Settings under which each setting has an effect, a non-default value, and where the change is visible."""
+"""For each setting: settings under which it has an effect, a non-default value, and where the change is visible."""
 
 ELSEWHERE = {
     "data.source": "train/test_data.py",
@@ -156,7 +156,7 @@ ELSEWHERE = {
     "train.keep_messages.message_mb": "contract/test_message_files.py",
     "train.keep_messages.mb": "contract/test_message_files.py",
 }
-"""Settings whose effect requires several ranks or files, and the engine tests that verify it."""
+"""Settings whose effect requires several ranks or files, and the engine tests that verify the effect."""
 LABELS = {"model.name"}
 """Settings that are only displayed."""
 
@@ -176,7 +176,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "model.experts.min_capacity",
         {"model.experts": {"count": 4, "drop": "none", "min_capacity": 8}},
-        "experts with drop none have no capacity",
+        "with `drop: none`, experts have no capacity",
     ),
     ("data", {"data.dtype": "int32"}, "dtype is for `source: numpy`"),
     ("data", {"data.path": "x.txt"}, "leave path out for `source: stdlib`"),
@@ -207,7 +207,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("train.sparse_gradients", {"train.sparse_gradients": "always"}, "no other replica to send rows to"),
     ("train.sparse_gradients", {"train.sparse_gradients": "auto", "layout.tp": 2}, "use more replicas"),
-    ("train.overlap", {"train.overlap": False}, "one rank sends no gradients"),
+    ("train.overlap", {"train.overlap": False}, "a run with a single rank sends no gradients"),
     ("train.schedule", {"train.schedule": "gpipe", "train.micro_batch": 8}, "with one micro-batch per step"),
     ("train.vertical_sync", {"train.vertical_sync": True}, "1f1b keeps one version of the weights"),
     ("train.staleness", {"train.staleness": 2}, "sync all-reduce has no bound on staleness"),
@@ -243,11 +243,11 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "there are fewer than 3 updates from begin 1 to end 3",
     ),
     ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every requires a growing sparsity"),
-    ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
+    ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "a run with a single rank sends no messages"),
     (
         "train.codec_effects",
         {"train.codec_effects": {"steps": [2], "codecs": ["bf16"]}},
-        "one rank sends no messages",
+        "a run with a single rank sends no messages",
     ),
     ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 does not split layers"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),

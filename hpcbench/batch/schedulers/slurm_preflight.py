@@ -14,7 +14,7 @@ from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. The check only makes an error message appear earlier."""
+"""Deadline of each call in seconds. Without the check, the same error would be reported later."""
 MOST = 8
 """Maximum number of distinct job headers to check. The jobs of a study differ little."""
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")
@@ -86,8 +86,8 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
-            f"account {account}: is not among your accounts on this machine (sacctmgr show assoc lists "
-            f"{', '.join(accounts)}): set account: in the study to one of them"
+            f"account {account} is not among your accounts on this machine (sacctmgr show assoc lists "
+            f"{', '.join(accounts)}): set `account` in the study to one of them"
         )
     charged = [row for row in rows if account is None or row.account == account]
     bounds = [int(row.max_submit) for row in charged if row.max_submit.isdecimal()]

@@ -18,7 +18,7 @@ FAILED = "allocation failure: "
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Four jobs of two kinds."""
+    """Four jobs, two with two nodes and two with three."""
     for k in range(4):
         (tmp_path / f"j{k}").mkdir()
         head = f"#SBATCH --job-name=j{k}\n#SBATCH --nodes={2 + k % 2}\n#SBATCH --output={tmp_path}/j{k}/out.log\n"
@@ -128,7 +128,7 @@ def test_an_account_of_another_user_is_refused(root: Path, programs: Programs) -
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "mine|||\nours|||\n")
     with pytest.raises(
-        UserError, match=r"account theirs: is not among your accounts on this machine .* lists mine, ours"
+        UserError, match=r"account theirs is not among your accounts on this machine .* lists mine, ours"
     ):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2

@@ -21,8 +21,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Traffic, list_live_traffic
 from hpcbench.errors import UserError
 from hpcbench.features.effects.observer.effects import EffectObserver
@@ -52,7 +53,7 @@ def make_run(name: str, *rules: Rule) -> Run:
 
 
 def masters(trainer: Trainer) -> list[Part]:
-    """Return the master weights, laid out as `parity.gradients` returns gradients."""
+    """Return the master weights, in the layout in which `parity.gradients` returns gradients."""
     saved = [piece.gradient for piece in trainer.data_parallel.pieces]
     for piece in trainer.data_parallel.pieces:
         piece.gradient = piece.master
@@ -86,7 +87,10 @@ def train(run: Run) -> Trainer:
 
 @cache
 def with_codec(name: str, traffic: Traffic) -> Taken:
-    """Take the last step with the codec on this traffic. Weights that it uses are sent after the step before it."""
+    """Take the last step with the codec on this traffic.
+
+    The weights that this step uses are sent at the end of the preceding step.
+    """
     dimension, phase, kind = traffic
     step = BEFORE if (phase, kind) == ("STEP", "PARAM") else BEFORE + 1
     rule = {"dimension": dimension, "phase": phase, "kind": kind, "codec": CODEC, "from_step": step, "until_step": step}
@@ -136,7 +140,7 @@ FAULTS = list_faults(swapped_channels, weights_not_sent_again, counted_twice)
 
 
 def compare(name: str, fault: str | None) -> None:
-    """Print the measured and the real effect on each kind of traffic, and whether the run is unchanged afterwards."""
+    """Print the measured and the real effect for each kind of traffic, and whether the run is unchanged afterwards."""
     run = make_run(name)
     plain = without_codec(name)
     trainer = train(run)
@@ -171,14 +175,24 @@ def compare(name: str, fault: str | None) -> None:
             )
 
 
+DEPENDENT = {
+    "feedback": Rule(dimension="DP", codec="sign:1024", feedback=True),
+    "feedback in the first steps": Rule(dimension="DP", codec="sign:1024", feedback=True, until_step=2),
+    "differences": Rule(dimension="ZERO", codec="int4:32", differences=True),
+}
+"""Rules whose messages depend on earlier messages."""
+
+
 def refuse() -> None:
-    """Print why a scheme with error feedback is refused."""
-    feedback = Rule(dimension="DP", codec="sign:1024", feedback=True)
-    try:
-        EffectObserver(Trainer(make_run("tensor", feedback), WORLD.Dup(), QUIET, CORPUS))
-    except UserError as error:
+    """Print why schemes whose messages depend on earlier messages are refused, or None for a scheme that is not."""
+    for name, rule in DEPENDENT.items():
+        why = None
+        try:
+            EffectObserver(Trainer(make_run("tensor", rule), WORLD.Dup(), QUIET, CORPUS))
+        except UserError as error:
+            why = str(error)
         if WORLD.rank == 0:
-            print(json.dumps({"refused": str(error)}), flush=True)
+            print(json.dumps({"dependent": name, "refused": why}), flush=True)
 
 
 def main(case: str, *faults: str) -> None:
