@@ -35,7 +35,7 @@ def answer(cell: Cell, site: str) -> list[str]:
 def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
     """Return the answer, whose first sentence is the verdict, and the other findings."""
     lead, others = list_findings(cell, site, weak)
-    if not lead or (len(lead) == 1 and "inconclusive" in lead[0]):
+    if not lead or (len(lead) == 1 and lead[0].startswith("Inconclusive.")):
         lead, others = [*lead, *others[:1]], others[1:]
     return [*lead[:1], *recommend(cell), *lead[1:]], others
 
@@ -63,6 +63,8 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], lis
         lead.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
     if schemes:
         lead, lines = _describe_schemes(cell, schemes, where, weak, pareto)
+    elif compared and any(row is not base and not row.kind.is_control for row in cell.rows):
+        lead = [say.NO_CODEC_COMPARED.format(where=where)]
     if idle := [row for row in compared if row.idle]:
         lines.append(say.NEVER_ENCODED.format(schemes=_list(idle)))
     lines += [_describe_control(row, row.speed) for row in controls if row.speed]

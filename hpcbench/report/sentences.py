@@ -1,9 +1,12 @@
 """Sentence templates of a report. Lists of schemes are joined with commas."""
 
-# The answer: does compression pay?
-NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
-NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
-NO_PAIR_COMPLETED = "Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
+# The answer: does compression pay? Each answer begins with Yes, No or Inconclusive.
+NO_BASELINE_RUN = "Inconclusive. Nothing can be compared: the baseline has no run."
+NO_BASELINE_COMPLETED = "Inconclusive. Nothing can be compared: no run of {scheme} completed."
+NO_PAIR_COMPLETED = (
+    "Inconclusive. Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
+)
+NO_CODEC_COMPARED = "Inconclusive. {where} no scheme with a codec can be compared with the baseline."
 PAYS = (
     "Yes. {where} compression pays. {best}: {scheme}, {speed:.2f} times the baseline's speed ({confidence:.0f} % "
     "interval {interval}); the loss changes by {difference}, {loss}."
@@ -28,13 +31,14 @@ NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."
 )
-INCONCLUSIVE = "{where} it is inconclusive whether compression pays."
+INCONCLUSIVE = "Inconclusive. {where} it is unclear whether compression pays."
 INCONCLUSIVE_LOSSES = (
-    "{where} it is inconclusive whether compression pays; the losses of the faster schemes are no worse on "
+    "Inconclusive. {where} it is unclear whether compression pays: the losses of the faster schemes are no worse on "
     "average only."
 )
 SEEMS_SLOWER = (
-    "{where} compression seems to lose time: {schemes}. The loss of time is not yet significant for every scheme."
+    "Inconclusive. {where} compression seems to lose time: {schemes}. The loss of time is not yet significant for "
+    "every scheme."
 )
 ALL_SLOWER = "No. {where} compression does not pay: all schemes are slower than the baseline."
 NONE_FASTER = "No. {where} compression does not pay: no scheme is faster than the baseline."

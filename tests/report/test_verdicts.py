@@ -149,7 +149,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     assert set(verdicts(root).values()) == {NO_BASELINE.text}
-    assert answer(cell(root), "local") == ["Nothing can be compared: the baseline has no run."]
+    assert answer(cell(root), "local") == ["Inconclusive. Nothing can be compared: the baseline has no run."]
     assert all(row.speed is None and row.loss is None for row in cell(root).rows)
 
 
@@ -159,7 +159,7 @@ def test_with_a_failed_baseline_nothing_is_compared(tmp_path: Path) -> None:
         fail(root, f"r{k}-baseline", 137)
     assert verdicts(root)["mzhybrid"] == NO_BASELINE.text
     assert verdicts(root)["baseline"].startswith("failed: a rank was killed by signal 9 (KILL)")
-    assert answer(cell(root), "local") == ["Nothing can be compared: no run of baseline completed."]
+    assert answer(cell(root), "local") == ["Inconclusive. Nothing can be compared: no run of baseline completed."]
 
 
 def test_cells_are_not_mixed(tmp_path: Path) -> None:
@@ -209,8 +209,16 @@ def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
     diverge(root, "r2-mzhybrid", 5)
     assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
     answer_lines = answer(cell(root), "local")
-    assert answer_lines[0].startswith("Nothing can be compared")
+    assert answer_lines[0].startswith("Inconclusive. Nothing can be compared")
     assert answer_lines[1] == "Diverged and therefore not compared: mzhybrid."
+
+
+def test_an_answer_is_inconclusive_if_only_controls_can_be_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7), "naive-bf16": (0.19, 2.7)}))
+    diverge(root, "r2-mzhybrid", 5)
+    first, *_ = answer(cell(root), "local")
+    sentence = "no scheme with a codec can be compared with the baseline."
+    assert first == f"Inconclusive. On this machine ({SIZE}) {sentence}"
 
 
 def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
@@ -286,7 +294,7 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     times = {"baseline": (0.4, 2.7), "identity": (0.3, 2.7), "mzhybrid": (0.32, 2.7)}
     owing = write(tmp_path / "1", planted(times))
     assert answer(cell(owing), "local")[:2] == [
-        f"On this machine ({SIZE}) it is inconclusive whether compression pays.",
+        f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays.",
         "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"
         " the baseline's, but not significantly faster than identity, which has no codec.",
     ]
@@ -341,12 +349,12 @@ def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ratios", "sentence"),
     [
-        ((1.1,), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
-        ((1.1, 1.2, 2.3), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
+        ((1.1,), f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays."),
+        ((1.1, 1.2, 2.3), f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays."),
         (
             (1.12, 1.2, 1.275),
-            f"On this machine ({SIZE}) compression seems to lose time: naive-zfp8 (0.84 times the baseline's speed,"
-            " 0.71 to 0.98)",
+            f"Inconclusive. On this machine ({SIZE}) compression seems to lose time: naive-zfp8 (0.84 times the"
+            " baseline's speed, 0.71 to 0.98)",
         ),
     ],
 )

@@ -127,8 +127,8 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
     )
     answer_lines = answer(compared_cell, "local")
     assert answer_lines[0] == (
-        "On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is inconclusive whether compression pays; the"
-        " losses of the faster schemes are no worse on average only."
+        "Inconclusive. On this machine (gpt-tiny 0.8 M parameters, 12 steps) it is unclear whether compression pays:"
+        " the losses of the faster schemes are no worse on average only."
     )
     assert answer_lines[1] == (
         "Faster, with a loss that is no worse on average only: mzhybrid (1.33 times the baseline's speed, 1.33 to"
