@@ -146,15 +146,15 @@ def _build_details(submission: Submission, cell: Cell, tables: Collection[str], 
     """Return a cell's tables and figures except the comparison, and a line about tables without values."""
     blocks = _select(tables, OF_CELL, FIGURES_OF_CELL, figures, submission, cell)
     empty = [name for name in OF_CELL if name in tables and name not in {block.name for block in blocks}]
-    return [*blocks, Sentences(tuple(_describe_empty(empty, cell)), group=say.GROUP_METHOD)]
+    lines = _describe_empty(empty, cell)
+    return [*blocks, Sentences(lines, group=say.GROUP_METHOD)] if lines else [*blocks]
 
 
-def _describe_empty(names: Sequence[str], cell: Cell) -> Iterator[str]:
-    """Yield one line that lists the tables without values, with the first known reason of each table."""
+def _describe_empty(names: Sequence[str], cell: Cell) -> tuple[str, ...]:
+    """Return one line that lists the tables without values, with the first known reason of each table."""
     reasons = {name: PROBLEMS[name](cell)[:1] for name in names if name in PROBLEMS}
     listed = [f"{name} ({reasons[name][0]})" if reasons.get(name) else name for name in names]
-    if listed:
-        yield say.TABLES_WITHOUT_VALUES.format(tables=", ".join(listed))
+    return (say.TABLES_WITHOUT_VALUES.format(tables=", ".join(listed)),) if listed else ()
 
 
 def _select(

@@ -34,7 +34,7 @@ MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
 
 def bound_failures(pairs: int) -> float:
     """Return the largest failure rate that `pairs` pairs without a failure cannot rule out."""
-    return 1 - (1 - FOUND) ** (1 / pairs)
+    return 1 - math.pow(1 - FOUND, 1 / pairs)
 
 
 FEW_ORDERED = 5
