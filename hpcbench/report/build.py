@@ -18,7 +18,7 @@ from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.plots.sites import plot_sites
-from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, choose_group
+from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, PROBLEMS, choose_group
 from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
@@ -143,11 +143,18 @@ def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> 
 
 
 def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:
-    """Return a cell's tables and figures except the comparison, and a line that lists empty tables."""
+    """Return a cell's tables and figures except the comparison, and a line about tables without values."""
     blocks = _select(tables, OF_CELL, FIGURES_OF_CELL, figures, submission, cell)
     empty = [name for name in OF_CELL if name in tables and name not in {block.name for block in blocks}]
-    line = say.TABLES_WITHOUT_VALUES.format(tables=", ".join(empty))
-    return [*blocks, *_build_method([line] if empty else [], tables)]
+    lines = _describe_empty(empty, cell)
+    return [*blocks, Sentences(lines, group=say.GROUP_METHOD)] if lines else [*blocks]
+
+
+def _describe_empty(names: Sequence[str], cell: Cell) -> tuple[str, ...]:
+    """Return one line that lists the tables without values, with the first known reason of each table."""
+    reasons = {name: PROBLEMS[name](cell)[:1] for name in names if name in PROBLEMS}
+    listed = [f"{name} ({reasons[name][0]})" if reasons.get(name) else name for name in names]
+    return (say.TABLES_WITHOUT_VALUES.format(tables=", ".join(listed)),) if listed else ()
 
 
 def _select(
