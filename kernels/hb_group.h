@@ -95,12 +95,14 @@ template <class LEVELS, class U> HB_FN U hb_group_nearest(typename hb_lane<U>::F
     return bits >> 31 == 1u ? 0u - k : k;
   }
 }
-// noise: 0..65535
-template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>::F y, U noise) {
+// noise: 0..65535. flip: 0, or 65535 to round negative values with 1 - u, that is up with the probability of the position
+// as positive values. Correlated noise needs the same direction for values of both signs.
+template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>::F y, U noise, hb_u32 flip) {
   typedef hb_lane<U> L;
+  U bits = L::as_bits(y), k = bits * 0u;
+  noise = noise ^ ((0u - (bits >> 31)) & flip);
   // 16 bits and a half: never 0 or 1, so that exact levels stay unchanged
   typename L::F u = L::to_float((typename L::I)(noise * 2u + 1u)) * 0x1p-17f;
-  U bits = L::as_bits(y), k = bits * 0u;
   typename L::F a = L::as_float(bits & HB_MAGNITUDE);
   if constexpr (LEVELS::even) {
     k = (U)L::to_int(a + u);

@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.carrier import Carrier
+from hpcbench.comm.correlated import make_seed, make_shared_seed
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
@@ -58,7 +59,7 @@ class Call:
         Seeds differ between messages and ranks, but are the same in every run.
         """
         self.seed += 1
-        return self.seed * self.carrier.size + self.carrier.rank
+        return make_seed(self.seed, self.carrier.rank, self.carrier.size)
 
 
 def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
@@ -91,6 +92,7 @@ class SliceRun:
 
     def __init__(self, call: Call, tag: int, memory: Memory) -> None:
         self._call, self._tag, self._memory = call, tag, memory
+        self._first_seed = call.seed
         self._sent: list[Any] = []
         self._forms: dict[ElementRange, Message] = {}
         """Received messages that are forwarded unchanged."""
@@ -160,7 +162,8 @@ class SliceRun:
         if step.combine is Combine.DELIVER:
             return self._encode(span, None)
         if step.combine is Combine.SUM:
-            return self._encode(span, self._call.feedback.worker(span) if self._call.feedback else None)
+            residual = self._call.feedback.worker(span) if self._call.feedback else None
+            return self._encode(span, residual, self._find_shared_seed(step, part))
         if span not in self._forms:
             replaces = step.combine is Combine.REPLACE
             residual = self._call.feedback.server(span) if self._call.feedback and replaces else None
@@ -169,8 +172,14 @@ class SliceRun:
                 self._undecoded.append((span, self._forms[span]))
         return self._forms[span]
 
-    def _encode(self, span: ElementRange, residual: Any) -> Message:
-        return self._memory.encode(self._call.vector.read(span), residual, self._call.next_seed())
+    def _find_shared_seed(self, step: PlanStep, part: PeerSpan) -> int | None:
+        if not self._call.codec.name.endswith(":correlated"):
+            return None
+        return make_shared_seed(self._first_seed, step, part, self._call.carrier.rank, self._call.carrier.size)
+
+    def _encode(self, span: ElementRange, residual: Any, shared_seed: int | None = None) -> Message:
+        seed = self._call.next_seed()
+        return self._memory.encode(self._call.vector.read(span), residual, seed if shared_seed is None else shared_seed)
 
     def _replace(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
         for part, (request, inbox) in zip(step.receives, posted, strict=True):

@@ -196,7 +196,7 @@ def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
 def test_stochastic_rounding_is_unbiased() -> None:
     n, turns = 2048, 400
     x = bell(n, 68).astype(np.float32)
-    codec = Quant(4, 256, stochastic=True)
+    codec = Quant(4, 256, "stochastic")
     total, square = np.zeros(n), np.zeros(n)
     for seed in range(turns):
         y = np.zeros_like(x)
@@ -216,7 +216,7 @@ def test_stochastic_rounding_is_unbiased() -> None:
 
 def test_other_seeds_and_positions_give_other_noise() -> None:
     x = bell(4096, 69).astype(np.float32)
-    codec = Quant(8, 128, stochastic=True)
+    codec = Quant(8, 128, "stochastic")
 
     def wire(seed: int) -> npt.NDArray[np.uint8]:
         out = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)

@@ -1,0 +1,70 @@
+"""Worker that sums gradients with every kind of rounding, and prints JSON lines."""
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from ranks import WORLD, channel, tell
+
+from hpcbench.comm import execute
+from hpcbench.comm.correlated import SEED_BITS, make_shared_seed
+from hpcbench.comm.group import Group
+from hpcbench.comm.progress import Progress
+from hpcbench.comm.steps import PeerSpan, PlanStep
+from hpcbench.comm.topology import Topology
+from hpcbench.comm.wait import Wait
+from hpcbench.contract.traffic import Algorithm
+
+N, CALLS = 1 << 13, 60
+CODECS = ("int4:32", "int8:64", "int4:32/256:nonuniform")
+PLACES = {
+    Algorithm.TWO_SHOT: Topology.flat(4),
+    Algorithm.HIERARCHICAL_ENCODED: Topology.regular(2, 2),
+    Algorithm.RING: Topology.flat(4),
+}
+
+
+def measure(algorithm: Algorithm, codec: str) -> dict[str, Any]:
+    """Return the error of a sum, and the error of the mean over many calls relative to that of unbiased sums."""
+    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
+    group.topology = PLACES[algorithm]
+    common = np.random.default_rng(1).standard_normal(N)
+    own = np.random.default_rng(2 + WORLD.rank).standard_normal(N)
+    values = (0.6 * common + 0.8 * own).astype(np.float32)
+    exact = WORLD.allreduce(values.astype(np.float64))[WORLD.rank * N // 4 : (WORLD.rank + 1) * N // 4]
+    through, out = channel(codec, algorithm), np.empty(N // 4, np.float32)
+    total, square = np.zeros(N // 4), 0.0
+    for _ in range(CALLS):
+        group.reduce_scatter(values.copy(), out, channel=through).wait()
+        total += out
+        square += float(np.mean((out - exact) ** 2)) / CALLS
+    mean_square = float(np.mean((total / CALLS - exact) ** 2))
+    group.free()
+    return {"error": float(np.sqrt(square)), "bias": float(np.sqrt(mean_square * CALLS / square))}
+
+
+def own_noise(*arguments: Any) -> None:
+    """Every rank rounds with its own random numbers."""
+    return None
+
+
+def same_noise(first: int, step: PlanStep, part: PeerSpan, rank: int, size: int) -> int | None:
+    """All contributors round with the same noise instead of evenly spaced noises."""
+    seed = make_shared_seed(first, step, part, rank, size)
+    return None if seed is None else seed % (1 << SEED_BITS)
+
+
+def main() -> None:
+    for codec in CODECS:
+        for algorithm in PLACES:
+            for how in ("", ":stochastic", ":correlated"):
+                line = {"codec": codec, "algorithm": algorithm.value, "how": how, "fault": None}
+                tell([{**line, **measure(algorithm, codec + how)}])
+    for fault in (own_noise, same_noise):
+        with patch.object(execute, "make_shared_seed", fault):
+            line = {"codec": CODECS[0], "algorithm": "two-shot", "how": ":correlated", "fault": fault.__name__}
+            tell([{**line, **measure(Algorithm.TWO_SHOT, CODECS[0] + ":correlated")}])
+
+
+if __name__ == "__main__":
+    main()
