@@ -1,4 +1,4 @@
-"""Generator of docs/reference/cli.md, study.md and site.md from the declarations in the code.
+"""Generator of docs/reference/cli.md, study.md, site.md and the tables of records.md from the declarations in the code.
 
     python docs/generate.py [--check]
 
@@ -8,6 +8,7 @@ With --check, the script changes nothing. It prints a line for each outdated pag
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import typer
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 MADE = "<!-- made by docs/generate.py: change the code's own descriptions, then run make docs -->"
+TABLES = ("<!-- tables: begin -->\n", "<!-- tables: end -->\n")
 ABOUT = {
     "study": "A study describes a comparison. `hpcbench submit` reads it; `--set KEY=VALUE` changes single values.",
     "site": "A site file describes one machine. [A new site](../how-to/new-site.md) explains how to write one.",
@@ -26,7 +28,24 @@ ABOUT = {
 
 def write_pages() -> dict[str, str]:
     """Return the text of each page by file name."""
-    return {"cli.md": write_cli_page(), "study.md": write_schema_page("study"), "site.md": write_schema_page("site")}
+    return {
+        "cli.md": write_cli_page(),
+        "study.md": write_schema_page("study"),
+        "site.md": write_schema_page("site"),
+        "records.md": fill_records_page((REFERENCE / "records.md").read_text(encoding="utf-8")),
+    }
+
+
+def fill_records_page(page: str) -> str:
+    """Return the page of the export with its version and its tables replaced. The other text is written by hand."""
+    from hpcbench.report.export import VERSION, describe_tables
+
+    page, versions = re.subn(r"(?m)^Version \d+\. ", f"Version {VERSION}. ", page)
+    before, begin, remainder = page.partition(TABLES[0])
+    _, end, after = remainder.partition(TABLES[1])
+    if not (versions == 1 and begin and end):
+        raise SystemExit("docs/reference/records.md: needs a line 'Version N. ' and both comments 'tables:'")
+    return f"{before}{begin}\n{describe_tables()}\n{end}{after}"
 
 
 def write_cli_page() -> str:

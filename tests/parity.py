@@ -64,7 +64,7 @@ def padding(trainer: Trainer) -> float:
 
 
 def meet(comm: MPI.Comm) -> None:
-    """Wait for the other ranks without occupying a core, unlike a blocking MPI call."""
+    """Wait for the other ranks. Unlike a blocking MPI call, this wait does not occupy a core."""
     Progress(Wait.GIVE_WAY).complete([comm.Ibarrier()])
 
 

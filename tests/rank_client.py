@@ -1,4 +1,4 @@
-"""A small program that a launcher starts instead of a rank. `rank_server.py` forks the rank in its place.
+"""A small program that a launcher starts instead of a rank. `rank_server.py` then forks the rank.
 
 To start in 20 ms, the program imports almost nothing: ``python -I -S rank_client.py SOCKET PROGRAM...``.
 """

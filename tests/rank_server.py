@@ -31,9 +31,9 @@ from hpcbench.comm import wait  # noqa: E402
 PACKAGES = ("hpcbench.codecs", "hpcbench.comm", "hpcbench.parallel", "hpcbench.predict", "hpcbench.train")
 PR_SET_PDEATHSIG = 1
 LATE = "torch.fx.experimental.symbolic_shapes"
-"""Module that `Tensor.backward` imports if it receives a gradient.
+"""Module that `Tensor.backward` imports if a gradient is passed to it.
 
-Together with SymPy, the import takes over a second.
+The import, which includes SymPy, takes over a second.
 """
 
 LONGEST_PAUSE_S = 1e-3
@@ -68,7 +68,7 @@ def import_all() -> None:
 
 
 def serve(listening: socket.socket) -> Place:
-    """Fork a rank for each client. Only the ranks return from this function."""
+    """Fork a rank for each client. The function returns only in the forked ranks."""
     ranks: dict[int, tuple[int, socket.socket]] = {}
     while True:
         clients = {client.fileno(): pid for pid, client in ranks.values()}

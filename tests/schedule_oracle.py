@@ -1,4 +1,4 @@
-"""Closed forms and a simulation of pipeline schedules, which are independent of those in hpcbench."""
+"""Closed forms and a simulation of pipeline schedules, which share no code with hpcbench."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Timeline:
 
 
 class StalledScheduleError(ValueError):
-    """Deadlock in which stages of a schedule wait for each other forever."""
+    """Error of a schedule whose stages wait for each other forever."""
 
 
 def simulate(
@@ -57,7 +57,7 @@ def simulate(
     microbatches
         Number of micro-batches in a step.
     forward_s, backward_s
-        Seconds of one micro-batch in each of the ``stages * chunks`` parts, in model order.
+        Time of one micro-batch in each of the ``stages * chunks`` parts, in seconds and in model order.
     stages
         Number of stages of the pipeline.
     message_s
@@ -112,8 +112,8 @@ def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: 
 
     For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
     section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
-    p + 1, v m)``. On the first stage this is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198, section
-    4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
+    p + 1, v m)``. On the first stage, this number is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198,
+    section 4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
     """
     counts = {
         "gpipe": microbatches,

@@ -1,4 +1,4 @@
-"""Small models, and a short run on one rank that tests modify."""
+"""Small models, and a short run on one rank, which tests modify."""
 
 from typing import Any
 

@@ -77,8 +77,8 @@ def run_ranks(
     Parameters
     ----------
     server
-        Server that forks the ranks. Without a server, or with mpi4py settings in the environment, each rank starts a
-        new interpreter.
+        Server that forks the ranks. Without a server, or if the environment contains mpi4py settings, each rank starts
+        a new interpreter.
     abort
         Whether an exception on one rank ends all ranks. Otherwise, other ranks could wait for it forever.
     """

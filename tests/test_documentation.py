@@ -66,6 +66,11 @@ def test_pages_that_code_and_comments_name_are_there() -> None:
     assert {name: str(path) for name, path in named.items() if not (ROOT / name).is_file()} == {}
 
 
+def test_decisions_stay_short() -> None:
+    """The page is for decisions that concern several packages. Others belong to the line of code that they explain."""
+    assert len((ROOT / "docs" / "decisions.md").read_bytes()) <= 25_000
+
+
 def test_files_that_the_architecture_page_names_are_there() -> None:
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     files = set(re.findall(r"`((?:hpcbench|kernels|templates|tests|docs)/[\w./-]+)`", page)) - {"kernels/hb_NAME.h"}

@@ -34,7 +34,7 @@ def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[Batc
     jobs
         Jobs to submit.
     site
-        Site with the maximum array length.
+        The site, which sets the maximum array length.
     arrays
         Number of existing arrays in the submission. The numbering of new arrays continues from this number.
     """

@@ -85,5 +85,5 @@ def _check_length(run: ExpandedRun, study: Study, base: Path) -> None:
         if count <= seq_len + 1:
             raise UserError(
                 f"{run.where(('data', 'path'))}: data.path: the {name} split of {shown_path(path)} has {count} bytes, "
-                f"too few for seq_len {seq_len}: give a longer text or change data.valid_fraction"
+                f"which is too short for seq_len {seq_len}: give a longer text, or change data.valid_fraction"
             )

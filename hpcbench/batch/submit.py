@@ -116,8 +116,8 @@ def submit(
     left_out = settings_left_out(os.environ, site.environment) if site.scheduler.kind != "local" else []
     if left_out:
         notes.append(
-            f"{', '.join(left_out)}: set only in this shell: add the variables that jobs need to `environment:` of the "
-            "site file"
+            f"{', '.join(left_out)}: set only in this shell. If jobs need these variables, add them under "
+            "`environment:` in the site file"
         )
     base = _base(options, loaded, site)
     after = None if options.dry_run else _after(options, loaded, site, base.parent)

@@ -48,7 +48,7 @@ class Bench:
     links
         Link and codec speeds for choosing plans.
     values
-        Values of the contributions, shape (any,).
+        Values for the contributions, shape (n,) with any n.
     """
 
     def __init__(self, comm: MPI.Comm, progress: Progress, links: Links, values: Array) -> None:

@@ -132,7 +132,8 @@ def rotate_values(values: Array, rank: int) -> Array:
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     """Return the bounds of the piece's values to check.
 
-    If the piece has more than `most` values, return the bounds of evenly spaced parts, including its start and end.
+    If the piece has more than `most` values, return the bounds of evenly spaced parts of it, including the start and
+    the end of the piece.
     """
     size = count_elements(piece)
     if size <= max(most, _PIECES):

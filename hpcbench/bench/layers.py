@@ -2,7 +2,7 @@
 
 A layer takes longer than its matrix products, because of norms, activations, attention, memory for saved values, and
 operator launches from Python. `hpcbench predict` uses the ratio of the two times. One rank's part of a tensor-parallel
-layer is also measured, because its products shrink with the number of ranks but other costs do not.
+layer is also measured, because its matrix products shrink with the number of ranks, but other costs do not.
 """
 
 import statistics

@@ -41,7 +41,7 @@ class Level:
     seconds: dict[int, float]
     """Time in seconds until every rank has sent and received a message, keyed by message size in bytes."""
     senders: int
-    """Number of ranks that share the link. Between nodes, this is the largest number of ranks on a node."""
+    """Number of ranks that share the link. Between nodes, the largest number of ranks on any node is used."""
 
     def rate(self, nbytes: int) -> float:
         """Return the link bandwidth in bytes per second."""

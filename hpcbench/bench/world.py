@@ -63,7 +63,7 @@ def start(ranks: int | None, command: str) -> int | None:
     Raises
     ------
     UserError
-        This process is not a rank and `ranks` is missing, or the launcher is missing.
+        The process is not a rank and `ranks` is missing, or the launcher is missing.
     """
     if ranks is not None and ranks < 2:
         raise UserError(f"--ranks {ranks}: a measurement needs at least 2 ranks")

@@ -1,4 +1,4 @@
-"""GPU conversions between values and the shorter dtype in which they are sent: rounding, widening and adding.
+"""GPU conversions to and from the shorter dtype in which values are sent: rounding, widening and adding.
 
 Sums of values of the same dtype are also computed here, because CuPy's own kernels flush subnormal float32 values to
 zero. Results are bitwise identical to NumPy's casts and to ml_dtypes' casts to bfloat16: round to nearest, ties to

@@ -39,7 +39,7 @@ def _finite_magnitudes(codec: Compiled, x: Array) -> npt.NDArray[np.float32] | N
 
 
 class Pick(Compiled):
-    """The codec ``2:4``, which sends the two largest-magnitude values of every four.
+    """The codec ``2:4``, which sends two of every four values: those with the largest magnitudes.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Pick(Compiled):
         super().__init__("2:4", "2:4", build)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the size of two values of every four and their indices in bytes."""
+        """Return the size in bytes of two of every four values, together with their indices."""
         self.check_type(dtype)
         groups = -(-n // 4)
         return -(-2 * groups * dtype.itemsize // 4) * 4 + -(-groups // 2)
@@ -70,7 +70,7 @@ class Pick(Compiled):
 
 
 class TopK(Compiled):
-    """The codec ``topk:F``, which sends the largest-magnitude fraction F of the values of each message.
+    """The codec ``topk:F``, which sends the fraction F of a message's values that have the largest magnitudes.
 
     Ties are resolved in favor of earlier values. NaN counts as larger than infinity.
 

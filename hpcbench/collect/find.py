@@ -12,7 +12,7 @@ from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
-"""Delay in seconds between the end of a script and the query for the reason of the end."""
+"""Seconds after the end of a script until the scheduler is queried for the reason."""
 
 
 def resolve(path: Path) -> Path:

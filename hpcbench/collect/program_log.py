@@ -102,7 +102,7 @@ class ProgramReader:
             self._take(raw, ended=True)
 
     def close(self) -> RunLog:
-        """Finish the file. A last line without a line end is not used, because it may be truncated."""
+        """Finish the file. A last line without a line ending is not used, because it may be truncated."""
         if self._rest:
             self._take(self._rest, ended=False)
             self._rest = b""

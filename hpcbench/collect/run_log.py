@@ -187,7 +187,7 @@ class LogReader:
     def close(self) -> RunLog:
         """Finish the file.
 
-        A last line without a line end counts as truncated.
+        A last line without a line ending counts as truncated.
         """
         if self._rest or self._overlong:
             self.log.lines += 1

@@ -67,6 +67,10 @@ class Channel:
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
     """Number of updates after which residuals are set to zero, or 0 for never."""
+    sample_changes: int = 0
+    """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
+    mixed_bits: float = 0.0
+    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
     differences: bool = False
     """Whether messages contain the changes of weights since the previous gather instead of the weights."""
     axis: str = ""
@@ -95,6 +99,8 @@ class Channel:
         return Treatment(
             *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
             *(self.feedback_average, self.feedback_reset, self.differences),
+            mixed_bits=self.mixed_bits,
+            sample_changes=self.sample_changes,
         )
 
     def plain_because(self, nbytes: int, *, one_node: bool) -> str | None:
@@ -150,6 +156,8 @@ def resolve_channel(
         low_rank=treatment.low_rank,
         feedback_average=treatment.feedback_average,
         feedback_reset=treatment.feedback_reset,
+        sample_changes=treatment.sample_changes,
+        mixed_bits=treatment.mixed_bits,
         differences=treatment.differences,
         axis="".join(axis),
     )
@@ -160,5 +168,7 @@ def change_treatment(channel: Channel, treatment: Treatment) -> None:
     channel.codec, channel.algorithm = get_codec(treatment.codec), treatment.algorithm
     channel.feedback, channel.low_rank = treatment.feedback, treatment.low_rank
     channel.feedback_average, channel.feedback_reset = treatment.feedback_average, treatment.feedback_reset
+    channel.sample_changes = treatment.sample_changes
     channel.min_bytes, channel.between_nodes = treatment.min_bytes, treatment.between_nodes
+    channel.mixed_bits = treatment.mixed_bits
     channel.differences = treatment.differences

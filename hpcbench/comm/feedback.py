@@ -24,6 +24,8 @@ class Feedback:
         Number of elements of the vector.
     like
         A torch or CuPy array on the device that will hold the residuals. If None, the residuals are in host memory.
+    sums
+        Whether this rank may send sums. Otherwise, the server residual is empty.
 
     Attributes
     ----------
@@ -32,9 +34,9 @@ class Feedback:
         operating system.
     """
 
-    def __init__(self, n: int, like: Any = None) -> None:
+    def __init__(self, n: int, like: Any = None, *, sums: bool = True) -> None:
         self.sent: Array = _zeros(n, like)
-        self.summed: Array = _zeros(n, like)
+        self.summed: Array = _zeros(n if sums else 0, like)
 
     def worker(self, span: ElementRange) -> Array:
         """Return the residual of this rank's contribution."""

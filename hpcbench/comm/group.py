@@ -213,8 +213,17 @@ class Group:
             channel.sample("all-to-all", place, leaving)
         return collectives.all_to_all(self._own, place, src, dst, sends, receives, channel)
 
-    def send(self, buf: Array, peer: int, *, tag: int, channel: Channel, feedback: Feedback | None = None) -> Work:
-        """Encode `buf` and send it. The caller may change `buf` immediately.
+    def send(
+        self,
+        buf: Array,
+        peer: int,
+        *,
+        tag: int,
+        channel: Channel,
+        feedback: Feedback | None = None,
+        decodes: bool = False,
+    ) -> Work:
+        """Encode `buf` and send it. The caller may change `buf` immediately, except with `decodes`.
 
         Over NCCL, both ranks must start the messages between them in the same order (`needs_order`).
 
@@ -227,12 +236,14 @@ class Group:
         channel
             Channel of the traffic.
         feedback
-            Residuals of this vector, if the message is a contribution to a sum.
+            Residuals of this vector, to which the error of the message is added.
+        decodes
+            Whether `buf` receives the decoded values, as on the other rank. All messages of the channel are encoded.
         """
         if channel.sampler is not None:
             place, (there,) = self._own.places.of(buf)
             channel.sample("send", place, (there,))
-        return messages.send(self._own, buf, peer, tag, channel, feedback)
+        return messages.send(self._own, buf, peer, tag, channel, feedback, decodes=decodes)
 
     def carried(self, channel: Channel, buf: Array, peer: int, *, tag: int, receives: bool) -> Slice:
         """Return a `Slice`, a unit of work that sends or receives one message as part of a larger operation.

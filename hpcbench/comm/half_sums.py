@@ -20,7 +20,7 @@ from hpcbench.comm.arrays import Array
 
 LIBRARY, KERNEL = "MPI library's type", "hpcbench's loop as an MPI operation"
 _SLOWER = 2.0
-"""The library's own datatype is used unless its sum takes at least this many times as long as hpcbench's kernel."""
+"""The library's own datatype is used unless hpcbench's kernel is faster by at least this factor."""
 _TRIED = 1 << 15
 """Number of values in the timing comparison."""
 

@@ -26,8 +26,8 @@ class Link:
     bytes_per_s: float
     """Bandwidth.
 
-    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, the bandwidth is the total of
-    a node.
+    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, the bandwidth is that of a
+    whole node.
     """
 
 

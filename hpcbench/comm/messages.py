@@ -22,10 +22,14 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import ElementRange
 
 
-def send(member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None) -> Work:
-    """Encode `buf` and send it. If `buf` is a contribution to a sum, `feedback` may contain its residuals."""
+def send(
+    member: Member, buf: Array, peer: int, tag: int, channel: Channel, feedback: Feedback | None, *, decodes: bool
+) -> Work:
+    """Encode `buf` and send it. The error of the message replaces the residuals in `feedback`, if any."""
     todo = steps.message(to=PeerSpan(peer, _get_span(buf)), coded=member.coded(channel, buf.dtype))
-    if feedback is not None:
+    if decodes:  # the sender replaces its values, too
+        todo = [replace(step, combine=steps.Combine.REPLACE) for step in todo]
+    elif feedback is not None:
         todo = [replace(step, combine=steps.Combine.SUM) for step in todo]
     return _begin(member, buf, buf, todo, tag, channel, feedback)
 

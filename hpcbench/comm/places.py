@@ -227,7 +227,7 @@ class DevicePlace:
                 self._accelerator.follow(stream, event)
 
     def took(self, seconds: float) -> float:
-        """Return the duration measured by device events, or by the host's clock if there are no events."""
+        """Return the duration measured with device events, or with the host's clock if no events were recorded."""
         return max((end.since(self._begin) for end in self._ends), default=seconds)
 
     def _room(

@@ -24,8 +24,8 @@ class Policy:
     scheme
         The scheme. Its algorithm applies to all reductions and gathers.
     dtypes
-        Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If a content is missing or
-        None, its dtype is unchanged.
+        Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If an entry is missing or
+        None, the dtype of the values is unchanged.
     """
 
     def __init__(self, scheme: Scheme, dtypes: Mapping[str, np.dtype[Any] | None] | None = None) -> None:

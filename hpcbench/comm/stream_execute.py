@@ -121,7 +121,7 @@ class StreamRun(SliceRun):
     pending
         Codec timings, which are available when the lane has completed its work.
     encoded
-        Events after the kernels that create encoded messages.
+        Events recorded after the kernels that create encoded messages.
     """
 
     def __init__(self, call: Call, lane: Lane, order: GroupOrder) -> None:
@@ -188,7 +188,7 @@ def carry_out_on_streams(
     pending : list of Pending
         Codec timings, which are available when the lanes have completed their work.
     encoded : list of StreamEvent
-        Events after the kernels that create encoded messages.
+        Events recorded after the kernels that create encoded messages.
     """
     numbered: list[tuple[int, Sequence[PlanStep]]] = list(enumerate(slices))
     pending: list[Pending] = []

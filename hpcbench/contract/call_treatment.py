@@ -95,6 +95,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} has correlated rounding, which needs sums of hpcbench's own training: use "
                 ":stochastic"
             )
+        if rule.sample_changes:
+            return (
+                f"{scheme.name_rule(k)} has sample_changes, but a program's calls do not show their samples: leave "
+                "sample_changes out"
+            )
         if rule.differences:
             return (
                 f"{scheme.name_rule(k)} has differences, but a program's calls do not show which weights they gather: "
@@ -104,6 +109,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
             return (
                 f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave low_rank "
                 "out, or use PyTorch's PowerSGD hook (scheme ddp-hook)"
+            )
+        if rule.mixed_bits:
+            return (
+                f"{scheme.name_rule(k)} has mixed_bits, but the gradients of a program are reduced as whole messages: "
+                "leave mixed_bits out"
             )
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:

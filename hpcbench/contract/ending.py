@@ -83,7 +83,7 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
-    """Parse the last lines of a log. The last piece is the text after the last line end.
+    """Parse the last lines of a log. The last piece is the text after the last line ending.
 
     Parameters
     ----------

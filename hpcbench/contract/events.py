@@ -1,8 +1,8 @@
 """The events in a run's log. Each class formats and parses the line of its event.
 
 A run first writes start, environment and configuration events. Between its steps, it writes events for checkpoints,
-evaluations, sampled messages and a trace. After the last step, it writes traffic, calls, experts, sparse gradients,
-phases, staleness, hosts, memory, sparsity and energy events. The end event is last.
+evaluations, sampled messages and a trace. After the last step, it writes events about traffic, calls, experts, sparse
+gradients, phases, staleness, hosts, memory, sparsity and energy. The end event is last.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Tensor grids: the axes that shard the dims of each matrix, for each mode of tensor parallelism.
 
 Tensor-parallel ranks form a grid with one or more axes. Each axis may shard a dim of a matrix. A layer is a product
-Y[M, N] = X[M, K] W[K, N]. The rows M are samples times positions, and a sample is never split. `Product` contains the
-axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. These axes
+Y[M, N] = X[M, K] W[K, N]. The M rows are the positions of all samples, and a sample is never split. `Product` contains
+the axes that shard X, W and Y in memory, and the axes that shard M, K and N during block multiplication. These axes
 determine the traffic:
 
 - If an axis shards an operand in memory but not in the product, the operand is gathered over this axis.
@@ -177,7 +177,7 @@ class Grid:
         return math.prod(self.sizes.values())
 
     def count(self, axes: Axes) -> int:
-        """Return the number of shards of a dim that these axes shard."""
+        """Return the number of shards into which these axes cut a dim."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
@@ -188,7 +188,7 @@ class Grid:
         return coordinates
 
     def index(self, rank: int, axes: Axes) -> int:
-        """Return the index of a rank's shard of a dim that these axes shard."""
+        """Return the index of a rank's shard of a dim, given the axes that shard the dim."""
         coordinates, index = self.coordinates(rank), 0
         for axis in axes:
             index = index * self.sizes[axis] + coordinates[axis]

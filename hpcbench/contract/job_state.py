@@ -16,7 +16,7 @@ GRACE = 300.0
 Accounting is delayed, and requeued jobs are not listed immediately.
 """
 _SKEW = 60.0
-"""Maximum delay in seconds of a compute node's clock relative to the login node's clock."""
+"""Maximum lag of a compute node's clock behind the login node's clock, in seconds."""
 _SLOW_REASON = 60.0
 """Seconds after the end of a script during which the scheduler may still report the reason for the end."""
 _SLOW_FILES = 30.0
@@ -184,7 +184,7 @@ def _judge(
 
 
 def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: bool, clock: float) -> Status | None:
-    """Return the status of a job that restarts after its end number `times`, or None if it does not restart."""
+    """Return the status of a job that restarts after its `times`-th attempt, or None if it does not restart."""
     if mark.exit == 0 or answer is None or answer.absent is not None:
         return None
     later = answer.ended == mark.attempt
@@ -197,7 +197,7 @@ def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: b
 
 
 def _clears_up(mark: Mark, answer: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
-    """Return the status of a recently ended job while its scheduler may still report the reason, else None."""
+    """Return the status of a recently ended job while its scheduler may still report the reason, or None otherwise."""
     end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_REASON:
         return None

@@ -12,8 +12,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from hpcbench.contract import rules
 from hpcbench.contract.gradient_fit import find_average_misfit, find_difference_misfit, find_low_rank_misfit
 from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
+from hpcbench.contract.mixed_widths import find_width_misfit
 from hpcbench.contract.nccl_fit import find_nccl_misfit
 from hpcbench.contract.problems import make_user_error
+from hpcbench.contract.sample_fit import find_sample_misfit
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import SHARE, Count, File, Line, Misfit, Name, Precision, Scalar, Section
 from hpcbench.contract.synchrony import find_server_misfit, find_stream_misfit
@@ -118,7 +120,9 @@ def _run_misfit(run: Run) -> Misfit | None:
     unequal = (
         rules.find_schedule_misfit(run.scheme, run.train)
         or find_low_rank_misfit(run.scheme, run.train)
+        or find_width_misfit([rule.mixed_bits for rule in run.scheme.rules], run.train)
         or find_average_misfit(run.scheme, run.train)
+        or find_sample_misfit(run.scheme, run.train, run.data, run.layout)
         or find_difference_misfit(run.scheme, run.train)
         or rules.explain_wrong_gradients(run.scheme, run.setting)
         or rules.explain_drifting_copies(run.scheme, run.setting)

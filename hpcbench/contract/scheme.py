@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hpcbench.codecs import spec
+from hpcbench.contract.mixed_widths import explain_wrong_budget
 from hpcbench.contract.process_changes import check_environment, check_preload, describe_changes, split_arguments
 from hpcbench.contract.section import File, Line, Name, Section, Variable
 from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_possible_traffic
@@ -53,7 +54,8 @@ class Rule(Section):
     feedback: bool = Field(
         False,
         description="Error feedback: add the error of each message to the next one; only for gradients and momenta "
-        "(dimension DP). With a lossless codec only the rounding of 16-bit messages leaves an error.",
+        "(dimension DP), and for gradients between pipeline stages (dimension PP, phase BACKWARD). With a lossless "
+        "codec only the rounding of 16-bit messages leaves an error.",
     )
     feedback_average: float = Field(
         0.0,
@@ -70,6 +72,22 @@ class Rule(Section):
         le=1024,
         description="Rank of PowerSGD's approximation of each gradient matrix; 0 for whole gradients. Only for "
         "gradients (dimension DP). The error is always added to the next gradient, and the codec encodes the factors.",
+    )
+    sample_changes: int = Field(
+        0,
+        ge=0,
+        le=2**40,
+        description="Send the change of each activation since its sample was last seen (AQ-SGD). Both stages keep the "
+        "activations of this number of samples per boundary and replica; 0 sends activations. Only for activations "
+        "between pipeline stages (dimension PP, phase FORWARD), and for samples that recur (data.samples).",
+    )
+    mixed_bits: float = Field(
+        0.0,
+        ge=0,
+        le=16,
+        description="Budget in bits per value of mixed widths (DynamiQ): 2, 4 or 8 bits for each 256 values, by their "
+        "norms. 0 for the codec alone. Only for gradients (dimension DP) and codecs int4:B/256. The budget includes "
+        "scales and the exchanged norms.",
     )
     differences: bool = Field(
         False,
@@ -124,13 +142,19 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _feedback_needs_a_sum(self) -> "Rule":
-        if self.feedback and self.dimension != "DP":
-            raise ValueError("feedback is for the reduction of gradients: add `dimension: DP` to the rule")
+        lazy = (self.dimension, self.phase) == ("PP", "BACKWARD")
+        if self.feedback and not (lazy or self.dimension == "DP"):
+            raise ValueError(
+                "feedback is for the reduction of gradients, and for gradients between pipeline stages: add "
+                "`dimension: DP` to the rule, or `dimension: PP` and `phase: BACKWARD`"
+            )
         field = "feedback_average" if self.feedback_average else "feedback_reset" if self.feedback_reset else None
         if field and not self.feedback:
             raise ValueError(f"{field} changes error feedback, which is off: add `feedback: true` to the rule")
         if field and self.kind == "OPTIM":
             raise ValueError(f"{field} is for gradients, not for the momenta of 1-bit Adam: leave {field} out")
+        if field and lazy:
+            raise ValueError(f"{field} is for sums of gradients, not for messages between stages: leave {field} out")
         return self
 
     @model_validator(mode="after")
@@ -154,6 +178,33 @@ class Rule(Section):
             raise ValueError("low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
         if self.low_rank and self.feedback:
             raise ValueError("low_rank feeds the error of its approximation back by itself: leave feedback out")
+        return self
+
+    @model_validator(mode="after")
+    def _changes_need_activations(self) -> "Rule":
+        if not self.sample_changes:
+            return self
+        if (self.dimension, self.phase) != ("PP", "FORWARD"):
+            raise ValueError(
+                "sample_changes is for activations between pipeline stages: write `dimension: PP` and `phase: FORWARD`"
+            )
+        if spec.parse(self.codec).lossless:
+            raise ValueError(f"sample_changes reduces the error of a codec, but {self.codec} has none: leave it out")
+        if self.min_bytes or self.between_nodes:
+            raise ValueError("sample_changes needs every message encoded: leave min_bytes and between_nodes out")
+        return self
+
+    @model_validator(mode="after")
+    def _widths_need_gradients(self) -> "Rule":
+        if not self.mixed_bits:
+            return self
+        if self.dimension != "DP" or self.kind == "OPTIM":
+            raise ValueError("mixed_bits is for the reduction of gradients: write `dimension: DP`, without kind OPTIM")
+        for other in ("feedback", "low_rank", "min_bytes"):
+            if getattr(self, other):
+                raise ValueError(f"mixed_bits does not support {other}: leave {other} out")
+        if wrong := explain_wrong_budget(self.codec, self.mixed_bits):
+            raise ValueError(wrong)
         return self
 
     @model_validator(mode="after")
@@ -198,8 +249,12 @@ class Treatment:
     """Number of updates after which residuals are set to zero, or 0 for never."""
     differences: bool = False
     """Whether messages contain the changes of weights since the previous gather instead of the weights."""
+    sample_changes: int = 0
+    """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
+    mixed_bits: float = 0.0
+    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
 
     @property
     def is_random(self) -> bool:
@@ -404,12 +459,14 @@ def _resolve(
         *(rule.codec, algorithm, feedback, rule.min_bytes, rule.between_nodes, rank, *averaging),
         differences=rule.differences and traffic[:2] == ("ZERO", "STEP"),
         rule=k,
+        sample_changes=rule.sample_changes if traffic[2] == "ACT" else 0,
+        mixed_bits=rule.mixed_bits if of_gradients else 0.0,
     )
 
 
 @lru_cache(1024)  # a copy of a run checks its scheme again, and a study has many runs of few schemes
 def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | None:
-    """Return the first treatment that the algorithm does not support, or None if it supports all."""
+    """Return the first treatment that the algorithm does not support, or None if it supports all treatments."""
     treatments = (
         _resolve(algorithm, rules, traffic, half=True, step=step)
         for step in _list_change_steps(rules)

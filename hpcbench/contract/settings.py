@@ -99,6 +99,8 @@ class RuleSettings(LogObject):
     codec: str | None = None
     feedback: bool | None = None
     low_rank: int | None = None
+    sample_changes: int | None = None
+    mixed_bits: float | None = None
     differences: bool | None = None
     from_step: int | None = None
     until_step: int | None = None

@@ -20,7 +20,7 @@ class SchedulerKind(StrEnum):
     """The kind of scheduler that runs the jobs of a submission."""
 
     LOCAL = "local"
-    """This machine, without a scheduler. The jobs run one after another."""
+    """The local machine, without a scheduler. The jobs run one after another."""
     SLURM = "slurm"
     LSF = "lsf"
     FLUX = "flux"
@@ -166,7 +166,7 @@ def _astray(submission: SubmissionFile) -> str | None:
 
 
 def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
-    """Return the directory that the submission was written to, or None if it was not moved.
+    """Return the original directory of the submission, or None if the submission was not moved.
 
     The job scripts contain the original path and would run there.
     """

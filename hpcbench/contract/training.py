@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.section import Count, Feature, File, Misfit, Name, Precision, Section
+from hpcbench.features.effects.settings import CodecEffects
 from hpcbench.features.messages.settings import MessageSamples
 from hpcbench.features.prune.settings import Setting as PruneSetting
 from hpcbench.features.trace.settings import Trace
@@ -126,6 +127,11 @@ class Data(Section):
         None, description="Number format of the tokens in a file other than .npy; uint16 by default."
     )
 
+    samples: Count | None = Field(
+        None,
+        description="Number of different training samples, after which the same samples recur; by default none recurs.",
+    )
+
     @model_validator(mode="after")
     def _path_with_file(self) -> "Data":
         if (self.path is None) != (self.source == "stdlib"):
@@ -157,7 +163,7 @@ CONTENTS = tuple(CommPrecision.model_fields)
 
 
 def _by_content(value: Any) -> Any:
-    """Expand a single format to a mapping with this format for all kinds of content."""
+    """Expand a single format to a mapping that assigns this format to all kinds of content."""
     if not isinstance(value, str):
         return value
     if value == "megatron":
@@ -299,6 +305,11 @@ class Train(Section):
         description="Save samples of the messages of some steps, before any codec: `{steps: [20, 60], each: 2}`. "
         "`benchmarks/messages.py` of the repository measures codecs on them.",
     )
+    codec_effects: CodecEffects | None = Field(
+        None,
+        description="Repeat some steps with codecs, and measure the change of the loss and of the weight update: "
+        "`{steps: [20, 60], codecs: [int8:256, zfp:8]}`.",
+    )
 
     @model_validator(mode="after")
     def _steps_beyond_warmup(self) -> "Train":
@@ -352,6 +363,12 @@ def find_optimizer_misfit(train: Train) -> Misfit | None:
         return Misfit(
             ("train", "prune"),
             "1-bit Adam averages momenta of all weights: leave prune out, or train with another optimizer",
+        )
+    if train.codec_effects is not None:
+        return Misfit(
+            ("train", "codec_effects"),
+            "1-bit Adam averages momenta, which repeated steps would change: leave codec_effects out, or train with "
+            "another optimizer",
         )
     if train.sync != "all-reduce":
         return Misfit(

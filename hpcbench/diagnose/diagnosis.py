@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpcbench.contract.interpose import Groups
 from hpcbench.diagnose.calls import MESSAGE, TracedCall
+from hpcbench.diagnose.completeness import Gap, find_gaps
 from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Load, WireFormat, break_even_gbit, saved_us
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
@@ -127,6 +128,8 @@ class Diagnosis:
     """Timeline of the first rank's last step. Empty if no traces exist."""
     from_traces: bool = True
     """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
+    gaps: tuple[Gap, ...] = ()
+    """Calls that the traces lack."""
     link_gbit: float | None = None
     """Link bandwidth of a rank in Gbit/s, or None if the user did not specify it."""
 
@@ -180,6 +183,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
         gains=tuple(_gains(per_rank, step_us, speed)),
         codec_speed=speed,
         timeline=tuple(_timeline(traces[0], groups)),
+        gaps=tuple(find_gaps(traces)),
     )
 
 

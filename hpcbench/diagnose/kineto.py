@@ -50,7 +50,7 @@ class RankTrace:
 
     @property
     def window(self) -> Span:
-        """Span from the start of the first step to the end of the last one."""
+        """Span from the start of the first step to the end of the last step."""
         if self.steps:
             return Span(min(step.begin for step in self.steps.values()), max(step.end for step in self.steps.values()))
         spans = [*self.computation, *(call.span for call in self.calls)]
@@ -211,7 +211,7 @@ def _count_values(shape: Any) -> int | None:
 
 
 def _steps_of_optimizer(optimizer: dict[str, list[Span]]) -> dict[int, Span]:
-    """Return steps that extend from the end of one optimizer call to the end of the next (most frequent optimizer)."""
+    """Return the steps between the ends of consecutive optimizer calls, for the optimizer that is called most often."""
     if not optimizer:
         return {}
     calls = max(optimizer.values(), key=len)

@@ -10,7 +10,7 @@ from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.spans import Span, clip
 from hpcbench.errors import UserError
 
-_ENDS_TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+ENDS_TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 """Operations that end at about the same time on all ranks, because each rank needs data from all others."""
 
 Key = tuple[object, ...]
@@ -98,7 +98,7 @@ def _match(traces: Sequence[RankTrace]) -> list[list[tuple[int, TracedCall]]]:
         count: Counter[Key] = Counter()
         for call in trace.calls:
             key: Key = (call.group.name, call.group.ranks, call.operation, call.dtype, call.message_bytes)
-            if call.operation in _ENDS_TOGETHER:
+            if call.operation in ENDS_TOGETHER:
                 together[key, count[key]].append((number, call))
             count[key] += 1
     numbers: dict[Key, set[int]] = defaultdict(set)

@@ -31,6 +31,11 @@ def notes(diagnosis: Diagnosis) -> list[str]:
             f"The trace does not mark steps, so all figures are for {diagnosis.step_seconds:.3g} s: call step() "
             "of the profiler after each step."
         )
+    lines += [
+        f"The trace{'' if gap.rank is None else f' of rank {gap.rank}'} contains {gap.present} of {gap.expected} "
+        f"{gap.operation} calls: times and bytes are too low, unless the program's steps differ."
+        for gap in diagnosis.gaps
+    ]
     if diagnosis.has_waiting:
         waiting = sum(row.exposed_waiting or 0.0 for row in diagnosis.rows) / diagnosis.step_seconds
         if waiting >= _LEAST:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import ijson
+import ijson  # memory use does not grow with the size of the file
 
 from hpcbench.errors import UserError
 

@@ -31,7 +31,7 @@ def check_match(cluster: Cluster, given: Site | None) -> list[Check]:
         matches = marks(given, cluster)
         return [_line(given.site, matches, needed=given.scheduler.kind != "local")]
     if cluster.kind == "local":
-        return [report_ok("site", "local: no scheduler answers here")]
+        return [report_ok("site", "local: no scheduler is running on this machine")]
     sites = {name: marks(load_site(name)[0], cluster) for name in site_names()}
     fitting = {name: matches for name, matches in sites.items() if matches["scheduler"]}
     best = max(fitting, key=lambda name: (fitting[name]["name"], sum(fitting[name].values())), default=None)

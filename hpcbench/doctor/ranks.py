@@ -43,6 +43,7 @@ _NEEDED = ("python", "hpcbench", "numpy", "kernels", "codecs", "mpi4py", "torch"
 _REMEDIES = {
     "hpcbench": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
     "numpy": "pip install numpy for this interpreter",
+    "codecs": "run pip install '.[train]' with this interpreter, in a checkout of hpcbench",
     "mpi4py": "pip install mpi4py for this interpreter, with the modules of the MPI library loaded",
     "torch": "pip install torch for this interpreter",
     "CuPy": "pip install cupy-cuda12x (CUDA 12) or cupy-cuda13x (CUDA 13) for this interpreter: GPU kernels need it",
@@ -158,7 +159,12 @@ def check_world(site: Site, *, run: bool, alone: bool = True) -> list[Check]:
     """
     if not alone and not run:
         remedy = "name the site with hpcbench doctor --site NAME --run; --draft-site prints a draft of a site file"
-        return [report_unknown("two ranks", "not started, because a scheduler answers here", remedy), _aware(site, "")]
+        return [
+            report_unknown(
+                "two ranks", "not started, because this machine has a scheduler and may be a login node", remedy
+            ),
+            _aware(site, ""),
+        ]
     if site.scheduler.kind != "local" and not run:
         remedy = "start two ranks with hpcbench doctor --run, where this is allowed"
         return [report_unknown("two ranks", "not started on a cluster's login node", remedy), _aware(site, "")]
@@ -235,6 +241,8 @@ def _meet(command: str, world_answer: CommandOutcome, wanted: int | None, *, sha
     error = last_error(world_answer.err)
     fact = f"{command}: {error or world_answer.problem or f'worlds of {sizes}'}"
     remedy = probe.NO_LIBRARY if _LACKS_LIBRARY.search(error) else "start the command by hand"
+    if not world_answer.present:
+        remedy = "install the launcher first, or correct launcher: of the site file"
     return report_missing(name, fact, remedy, needed=True)
 
 

@@ -177,7 +177,7 @@ class Bucket:
 def make_buckets(
     held: Sequence[Held], *, limit_bytes: float, replicas: int, initial: Initial | None = None
 ) -> Iterator[Bucket]:
-    """Make the buckets that `fuse` selects, from the last parameter to the first, in the order of the gradients.
+    """Make the buckets that `fuse` selects, from the last parameter to the first, as the backward pass fills them.
 
     The buckets are created lazily. A caller that keeps only a piece of a bucket can free the rest before the next
     bucket is created.

@@ -51,9 +51,9 @@ def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
     return to_tensor(buffer).to(device=like.device, dtype=like.dtype)
 
 
-def residuals(n: int, like: Tensor) -> Feedback:
-    """Allocate residuals for `n` values on the device of `like`."""
-    return Feedback(n, like if on_device(like) else None)
+def residuals(n: int, like: Tensor, *, sums: bool = True) -> Feedback:
+    """Allocate residuals for `n` values on the device of `like`. Messages between two ranks need none for `sums`."""
+    return Feedback(n, like if on_device(like) else None, sums=sums)
 
 
 def to_host(x: Tensor) -> Array:

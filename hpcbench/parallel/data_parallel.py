@@ -202,7 +202,11 @@ class DataParallel:
     @property
     def _own(self) -> list[Piece]:
         """Return the pieces that this rank adds to the global gradient norm."""
-        return [piece for piece in self.pieces if self._scattered or self._mesh.replicas(piece.bucket.ep).rank == 0]
+        return [piece for piece in self.pieces if self.counts(piece)]
+
+    def counts(self, piece: Piece) -> bool:
+        """Return whether this rank adds the piece to sums over the whole model, such as the gradient norm."""
+        return self._scattered or self._mesh.replicas(piece.bucket.ep).rank == 0
 
     def _square(self, pieces: Sequence[Piece]) -> float:
         """Sum the squared gradients of the pieces. Elements that another rank counts are excluded."""
@@ -217,6 +221,12 @@ class DataParallel:
         factor = clip / norm if norm is not None and 0 < clip < norm else 1.0
         for piece, source in self._updated(lr, factor):
             self._weights.give(piece, source)
+        self._weights.settle()
+
+    def distribute_weights(self) -> None:
+        """Distribute the current master weights again, as after an update (a collective call)."""
+        for piece in self.pieces:
+            self._weights.give(piece, self._on_device(piece))
         self._weights.settle()
 
     def _updated(self, lr: float, factor: float) -> Iterator[tuple[Piece, Tensor]]:

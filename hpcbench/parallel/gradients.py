@@ -19,6 +19,7 @@ from hpcbench.parallel.averaged_errors import AveragedErrors
 from hpcbench.parallel.buffers import Buffer, from_buffer, to_buffer, wire_dtype
 from hpcbench.parallel.low_rank import LowRank
 from hpcbench.parallel.mesh import Mesh
+from hpcbench.parallel.mixed_widths import MixedWidths
 from hpcbench.parallel.offload import HostLink
 from hpcbench.parallel.packing import clear
 from hpcbench.parallel.pieces import Piece, Reduction
@@ -67,6 +68,8 @@ class Gradients:
         Reducer of the table whose gradient may be sent as rows, or None if there is no such table.
     low_rank : LowRank
         Reducer of low-rank approximations of gradients.
+    mixed_widths : MixedWidths or None
+        Reducer of gradients whose super-groups have different widths, or None without such a rule or other replicas.
     averaged_errors : AveragedErrors
         Moving average of the residuals of error feedback.
     """
@@ -105,6 +108,10 @@ class Gradients:
             exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
             self.by_rows = ByRows(touched, group=mesh.dp, channel=self._channel, exact=exact, always=always)
         self.low_rank = LowRank(self._channel)
+        self.mixed_widths: MixedWidths | None = None
+        if mesh.dp.size > 1 and any(treatment.mixed_bits for treatment in policy.treatments(self._channel)):
+            exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)
+            self.mixed_widths = MixedWidths(self._channel, exact)
         self.averaged_errors = AveragedErrors(self._channel)
         self._loss_scale = 1.0
         self._scaled_messages = False
@@ -217,6 +224,12 @@ class Gradients:
                 return
         if channel.low_rank:
             piece.reduction = self.low_rank.start(piece, gradients, divisor, group)
+            if piece.reduction:
+                if self._overlap:
+                    piece.reduction.work.in_background()
+                return
+        if self.mixed_widths and channel.mixed_bits:
+            piece.reduction = self.mixed_widths.start(piece, gradients, divisor, group, scattered=self._scattered)
             if piece.reduction:
                 if self._overlap:
                     piece.reduction.work.in_background()

@@ -72,8 +72,8 @@ class LowRank:
     def start(self, piece: Piece, gradients: Tensor, divisor: float, group: Group) -> Reduction | None:
         """Start to sum a gradient, divided by `divisor` (a collective call).
 
-        The sum overwrites the values of `gradients`, or of their copy in the wire dtype. Return None if the bucket has
-        no matrix that becomes smaller.
+        The sum overwrites the values of `gradients`, or of their copy in the wire dtype. Return None if no matrix of
+        the bucket would become smaller.
         """
         bucket, rank = piece.bucket, self._channel.low_rank
         assert piece.feedback is not None

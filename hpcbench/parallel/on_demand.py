@@ -81,8 +81,8 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Or a bucket contains parameters of two stacks,
-        which run at different times, so it would be unclear when to free the bucket.
+        A parameter belongs to no unit, so it would never be gathered. Alternatively, a bucket contains parameters of
+        two stacks, which run at different times, so it would be unclear when to free the bucket.
     """
 
     def __init__(

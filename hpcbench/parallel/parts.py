@@ -21,7 +21,7 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
     Parameters
     ----------
     model
-        The model after `parallelize`. The chunks share its layers, and the parameters keep their names.
+        The model after `parallelize`. The chunks share the layers of this model, and the parameters keep their names.
     mesh
         Mesh whose layout determines how the model is cut.
     layers

@@ -9,10 +9,12 @@ from torch import Tensor, nn
 from hpcbench.comm.policy import Policy
 from hpcbench.comm.work import Work
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
+from hpcbench.parallel.boundary_errors import BoundaryErrors
 from hpcbench.parallel.buffers import from_buffer, room, to_buffer
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.message_order import OrderedMessages, StageMessage, order_messages
 from hpcbench.parallel.phases import Phases
+from hpcbench.parallel.sample_changes import SampleChanges
 from hpcbench.parallel.schedule import Action
 from hpcbench.parallel.start_backward import start_backward
 
@@ -23,10 +25,12 @@ _TAGS = 1 << 15
 
 
 class MicroBatch(NamedTuple):
-    """Input tokens and target tokens, both int64 [b, s]."""
+    """Input tokens and target tokens, both int64 [b, s], and the numbers of training samples."""
 
     inputs: Tensor
     targets: Tensor
+    samples: tuple[int, ...] = ()
+    """Numbers of the training samples, the same whenever a sample recurs."""
 
 
 class Alive(NamedTuple):
@@ -64,6 +68,10 @@ class Pipeline:
 
     Attributes
     ----------
+    errors : BoundaryErrors
+        Errors of the gradients sent so far, which are added to the next gradients.
+    changes : SampleChanges
+        Activations that were sent or received so far, from which changes are computed.
     most_alive : int
         Maximum number of (micro-batch, chunk) pairs that waited for their backward pass at the same time.
     """
@@ -87,6 +95,9 @@ class Pipeline:
         self._shape = shape
         self._like = torch.empty(0, dtype=dtype, device=device)
         self._loss = loss
+        self.errors = BoundaryErrors(self._backward_channel, self._like)
+        self.changes = SampleChanges(self._forward_channel, self._like)
+        self._samples: list[tuple[int, ...]] = []
         self._sendings: list[Work] = []
         self._ordered: OrderedMessages[Receive] | None = None
         self._orders: dict[tuple[Action, ...], list[StageMessage]] = {}
@@ -121,6 +132,7 @@ class Pipeline:
         alive: dict[tuple[int, int], Alive] = {}
         losses: list[Tensor] = []
         times = self._phases = phases or Phases()
+        self._samples = [batch.samples for batch in batches]
         self._ordered = self._order(actions_of, batches) if self._pp.needs_order else None
         begin = times.clock.mark()
         for work, i, chunk in actions_of(self._stage):
@@ -141,6 +153,7 @@ class Pipeline:
         for sending in self._sendings:
             sending.wait()
         self._sendings = []
+        self.changes.finish()
         return [float(loss) for loss in losses]  # only at the end, because each conversion waits for the GPU
 
     def collect_sendings(self) -> None:
@@ -199,7 +212,12 @@ class Pipeline:
         tag = self._tag(i, boundary, forward=forward)
 
         def start() -> None:
-            message = self._pp.send(to_buffer(x), peer, tag=tag, channel=channel.describe(x.shape))
+            error = None if forward else self.errors.of(boundary, x.numel())
+            decodes = forward and self.changes.active
+            buffer = self.changes.subtract(x, boundary, self._samples[i]) if decodes else to_buffer(x)
+            message = self._pp.send(
+                buffer, peer, tag=tag, channel=channel.describe(x.shape), feedback=error, decodes=decodes
+            )
             self._sendings.append(message.in_background())
 
         if self._ordered is None:
@@ -216,6 +234,8 @@ class Pipeline:
             work, buffer = self._ordered.take(StageMessage(i, boundary, forward))
         work.wait()
         self._phases.count("bubble", begin, clock.mark(), out_of="forward" if forward else "backward")
+        if forward and self.changes.active:
+            buffer = self.changes.add(buffer, boundary, self._samples[i])
         return from_buffer(buffer, self._like)
 
     def _start_receive(self, shape: tuple[int, ...], i: int, boundary: int, *, forward: bool) -> Receive:

@@ -1,8 +1,9 @@
 """Embedding and cross-entropy with a vocabulary that is split over a tensor-parallel group.
 
 The method is described in arXiv 1909.08053, section 3. Each rank holds consecutive rows, determined by `cut_evenly`. V
-need not be a multiple of t, and nothing is padded. The head is an ordinary column layer, and its logits are not
-gathered. Shapes: b samples, s positions, h features, V vocabulary entries, n = b s, t ranks, V/t rows on this rank.
+need not be a multiple of t, and nothing is padded: parts may differ by one row, and buckets use their mean size. The
+head is an ordinary column layer, and its logits are not gathered. Shapes: b samples, s positions, h features, V
+vocabulary entries, n = b s, t ranks, V/t rows on this rank.
 """
 
 from collections.abc import Callable

@@ -31,7 +31,7 @@ class Parameter:
     ep: int = 1
     """Number of data-parallel ranks that hold different experts at this position; 1 for non-expert parameters."""
     by_rows: bool = False
-    """Whether the gradient may be sent as touched rows only."""
+    """Whether the gradient may be sent as touched rows."""
     role: str = ""
     """Layer and attribute, such as ``mlp.up.weight``, if the parameter can be pruned, otherwise an empty string."""
 
@@ -54,7 +54,7 @@ class PredictedBucket:
     ep: int = 1
     """Number of data-parallel ranks that hold different experts at this position; 1 for a bucket without experts."""
     width: int = 0
-    """Values per row if the gradient may be sent as touched rows only; else 0."""
+    """Values per row if the gradient may be sent as touched rows, or 0 otherwise."""
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
@@ -104,7 +104,7 @@ class _Part(NamedTuple):
     apart: bool
     """Whether the two copies of a tied weight are on different stages."""
     by_rows: bool
-    """Whether the embedding gradient may be sent as touched rows only."""
+    """Whether the embedding gradient may be sent as touched rows."""
 
 
 class _Rules(NamedTuple):

@@ -22,9 +22,11 @@ class PredictedCall:
     width: int
     """Number of bytes per element on the wire."""
     group: str
-    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (neighboring replicas on one node), ``ep`` (ranks that hold
+    """``tp``, ``cp``, ``dp`` (the replicas), ``node`` (consecutive replicas on one node), ``ep`` (ranks that hold
     different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage), ``world``,
     or axes of the tensor grid, one letter each."""
+    codec: str = ""
+    """Codec of this call, or an empty text for the codec of the channel."""
 
     def message_bytes(self, size: int, index: int) -> int:
         """Return the number of bytes that member `index` of a group of `size` ranks sends."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from hpcbench.contract.gradient_fit import count_factors
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.mixed_widths import LEVEL_BYTES, WidthCounts, make_budget, name_codecs
 from hpcbench.contract.shards import ElementRange
 from hpcbench.contract.traffic import Traffic, find_content
 from hpcbench.contract.training import UNFLUSHED, Model, Train
@@ -34,13 +35,15 @@ class StepCalls:
     rank
         Rank in the world.
     updates
-        Number of updates before this step. The variance of 1-bit Adam is frozen after a number of updates.
+        Number of updates before this step, which determines whether the variance of 1-bit Adam is frozen.
     node_ranks
         Number of consecutive data-parallel ranks on a node, for `node_copy`, or None for the whole group.
     zeros
         Zeros of sparse weights. None means that zeros are assumed to be evenly distributed.
     low_rank
         Rank of the low-rank approximation of gradient matrices, or 0 for whole gradients.
+    mixed_widths
+        Codec and budget in bits per value of mixed widths. A budget of 0 means that messages have one width.
     """
 
     def __init__(
@@ -54,8 +57,9 @@ class StepCalls:
         node_ranks: int | None = None,
         zeros: Zeros | None = None,
         low_rank: int = 0,
+        mixed_widths: tuple[str, float] = ("", 0.0),
     ) -> None:
-        self._updates, self._low_rank = updates, low_rank
+        self._updates, self._low_rank, self._mixed_widths = updates, low_rank, mixed_widths
         self._model, self._train, self._layout = model, train, layout
         self.stage, self._replica, self._index = layout.coordinates(rank)
         self.parts = range(self.stage, layout.parts, layout.pp)
@@ -302,7 +306,32 @@ class StepCalls:
         group = _holders(bucket)
         if self._low_rank and not bucket.width and (sizes := count_factors(bucket.shapes, self._low_rank)):
             return [PredictedCall(channel, "all-reduce", elements, width, group) for elements in sizes]
+        if counts := self.guess_widths(bucket):
+            parts = self._sizes[group][0] if self._train.zero else 1
+            levels = PredictedCall(
+                ("EXACT", "BACKWARD", "GRAD"), "all-reduce", parts * counts.groups, LEVEL_BYTES, group
+            )
+            codecs = name_codecs(self._mixed_widths[0])
+            messages = zip(counts.elements, codecs, strict=True)
+            return [levels] + [
+                PredictedCall(channel, operation, parts * elements, width, group, codec)
+                for elements, codec in messages
+                if elements
+            ]
         return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
+
+    def guess_widths(self, bucket: PredictedBucket) -> WidthCounts | None:
+        """Return typical numbers of super-groups of each width in a piece of a bucket, or None without mixed widths.
+
+        A run chooses these numbers by its gradients. The sum of all message bytes does not depend on them.
+        """
+        codec, bits = self._mixed_widths
+        size = self._sizes[_holders(bucket)][0]
+        if not bits or self._frozen or size == 1:
+            return None
+        scattered = self._train.zero > 0
+        budget = make_budget(bucket.length // (size if scattered else 1), codec, bits, scattered=scattered)
+        return budget.guess() if budget else None
 
     def end(self) -> list[RepeatedCall]:
         """List the calls after the last backward pass and the reductions.

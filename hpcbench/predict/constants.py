@@ -39,6 +39,9 @@ OPTIMIZER_BYTES = 69
 FACTOR_BYTES = 44
 """Bytes of memory traffic for each gradient that is approximated by a low rank, in fp32: counted from the passes over
 matrix and error in `hpcbench/parallel/low_rank.py`."""
+SPLIT_BYTES = 20
+"""Bytes of memory traffic for each gradient that is sent with mixed widths, in fp32: one pass for the norms, and copies
+to the messages and back in `hpcbench/parallel/mixed_widths.py`."""
 LOSS_BYTES = 45
 """Bytes of memory traffic for each logit, forward and backward, of a softmax cross entropy in fp32: A100 43, H100 48
 (machines/membound.csv)."""

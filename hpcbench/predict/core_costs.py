@@ -42,7 +42,7 @@ class CoreCosts:
     def time_collective(self, operation: str, nbytes: float, *, ranks: int, crossing: bool) -> float:
         """Return the time in seconds of a library collective on a vector of `nbytes`.
 
-        Between two ranks and the measured number of ranks, the time grows with the logarithm of the number of ranks.
+        From two ranks to the measured number of ranks, the time grows with the logarithm of the number of ranks.
         """
         curves = self.calls.get(operation, {})
         if not curves:  # An all-to-all is one message to each other rank.

@@ -85,7 +85,7 @@ def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
 def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
     """Return the expert sizes of a model with `layers` layers, for the formulas that count operations and parameters.
 
-    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty ones. Otherwise
+    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty slots. Otherwise
     only kept rows are computed.
     """
     return ExpertShape(

@@ -216,9 +216,9 @@ def count_neox_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> 
     """Return the operations executed for one sequence according to GPT-NeoX's formula.
 
     ``24 f s l h^2 (1 + s/(6h) + V/(16 l h))`` with f = 4 if layers are recomputed, else 3 (``megatron/logging.py``);
-    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation it counts
-    three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as no
-    recomputation here.
+    the w weights of a layer replace ``12 h^2``. The last term is exact only for f = 4. Without recomputation, the
+    formula counts three quarters of the logits. GPT-NeoX does not support selective recomputation, which is treated as
+    no recomputation here.
     """
     forward = _count_forward(sizes, executed=True)
     return (4 if has_layer_recompute(recompute) else 3) * (forward.blocks + 3 * forward.head / 4)

@@ -176,6 +176,7 @@ def _predict_stage(workload: Workload, stage: int) -> tuple[dict[str, dict[str, 
         tokens = train.micro_batch * train.seq_len // layout.cp
         logits = tokens * model.vocab / layout.tp * (width + 3 * master)
     messages = 2.0 * largest * master if layout.replicas > 1 else 0.0
+    messages += _count_split_elements(workload, largest, parameters) * master
     # A parameter server holds one pending push from each worker, and the weights that are being sent.
     served = 0.0 if train.sync == "all-reduce" else 2.0 * parameters * master
     codec, residuals = _count_codec_bytes(workload, calls, largest, parameters)
@@ -331,17 +332,37 @@ def _count_grid_buffers(workload: Workload) -> float:
     return float(max(grids.count_transient_elements(grid, layer) for layer in layers) * get_itemsize(train))
 
 
+def _count_split_elements(workload: Workload, largest: int, parameters: int) -> int:
+    """Return the number of gradients that are copied to messages of mixed widths at the same time."""
+    setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
+    if not any(treatment.mixed_bits for _, treatment in list_treatments(workload.scheme, setting)):
+        return 0
+    if not workload.train.overlap:
+        return largest
+    return parameters if workload.train.zero < 2 else min(2 * largest, parameters)
+
+
 def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, parameters: int) -> tuple[float, float]:
     """Return the size in bytes of encoded-message buffers and error-feedback residuals."""
     if workload.scheme.algorithm == "native":
         return 0.0, 0.0
     setting = TrafficSettings(workload.layout, workload.train, workload.model.tied)
-    most = residuals = 0.0
+    most = residuals = lazy = 0.0
     tokens = workload.train.micro_batch * workload.train.seq_len // workload.layout.cp
     stream = tokens * workload.model.hidden / (workload.layout.tp if workload.layout.tensor != "1d" else 1)
     for triple, treatment in list_treatments(workload.scheme, setting):
-        if treatment.keeps_errors:
+        if treatment.keeps_errors and triple[0] == "DP":
             residuals = max(residuals, (16.0 if treatment.feedback_average else 8.0) * parameters)
+        if treatment.keeps_errors and triple[0] == "PP":
+            lazy = 4.0 * sum(back.elements for back in map(calls.gradients_back, calls.parts) if back)
+        if treatment.sample_changes:
+            sent = [
+                call.elements
+                for part in calls.parts
+                for call in (calls.activations(part), calls.gradients_back(part))
+                if call
+            ]
+            lazy += get_itemsize(workload.train) * treatment.sample_changes * sum(sent) / workload.train.micro_batch
         if treatment.codec == "none":
             continue
         elements = largest if triple[0] in ("DP", "ZERO") else stream
@@ -349,4 +370,4 @@ def _count_codec_bytes(workload: Workload, calls: StepCalls, largest: int, param
             rows = count_rows(workload.model.experts, workload.train, workload.layout.cp)
             elements = rows * workload.model.hidden
         most = max(most, 4.0 * elements)
-    return 2 * most, residuals
+    return 2 * most, residuals + lazy

@@ -9,8 +9,8 @@ ahead, but in the long run it waits for the slowest worker.
 - With ``asp`` fast workers take over work that slow workers have not started. Workers with turns of t_r seconds produce
   sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
 
-If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. Because
-its passes are longer, it hides more of its messages behind them.
+If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. The
+passes of this replica are longer, so they hide more of its messages.
 
 The traffic excludes requests and headers, which are a few hundred bytes per turn.
 """

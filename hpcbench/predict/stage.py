@@ -112,6 +112,7 @@ class StageCosts:
             updates=10**9,
             node_ranks=node,
             low_rank=rule.low_rank,
+            mixed_widths=(rule.codec, rule.mixed_bits),
         )
         numbers = list(self.calls.parts)
         pairs = zip(numbers, find_stage_parts(workload, stage), strict=True)
@@ -144,10 +145,12 @@ class StageCosts:
         return groups
 
     def _cost_reductions(self, bucket: PredictedBucket) -> Cost:
-        """Return the cost of a bucket's reductions, including the products of a low-rank approximation."""
+        """Return the cost of a bucket's reductions, including low-rank products and the copies of mixed widths."""
         calls = self.calls.reductions(bucket)
         cost = self.cost([(call, 1) for call in calls])
-        if len(calls) > 1:
+        if self.calls.guess_widths(bucket):
+            cost += Cost(encode=self._costs.time_splitting(bucket.length))
+        elif len(calls) > 1:
             cost += Cost(encode=self._costs.time_factors(bucket.length))
         return cost
 

@@ -189,6 +189,7 @@ class Costing:
         _require_numpy(self._workload.scheme.name)
         import numpy as np
 
+        from hpcbench.codecs.registry import get_codec
         from hpcbench.comm import links
         from hpcbench.comm.channel import resolve_channel
         from hpcbench.comm.choice import Choice
@@ -209,6 +210,8 @@ class Costing:
                 dtype if dtype != stand_in.dtype else None,
                 step=self._workload.train.steps,
             )
+            if call.codec:
+                channel.codec = get_codec(call.codec)
             plan: Plan | None = self._choices[call.group].plan(
                 Operation(call.operation), stand_in, channel, feedback=channel.feedback
             )

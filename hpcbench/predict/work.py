@@ -137,7 +137,7 @@ class ComputeCosts:
     def _count_cast_bytes(self, shapes: Sequence[tuple[str, int, int]]) -> tuple[list[int], list[int]]:
         """Return the number of bytes moved to cast layer inputs and output gradients to 8 bits.
 
-        The cast of weights, once per step, is neglected.
+        The cast of weights, which takes place once per step, is neglected.
         """
         if not self._program.fp8:
             return [], []
@@ -316,6 +316,10 @@ class ComputeCosts:
         Gradients and errors are read for their sum, for each product, and for the new error.
         """
         return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
+
+    def time_splitting(self, elements: int) -> float:
+        """Return the time to split a gradient by width in seconds, limited by memory traffic."""
+        return constants.SPLIT_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:
         """Return the time in seconds of an offloaded update, including gradient and weight transfers."""

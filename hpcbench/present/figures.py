@@ -1,4 +1,7 @@
-"""Output of figures: SVG for pages, which can recolor it, and PNG for print. Output is reproducible byte for byte."""
+"""Conversion of figures to SVG for pages, which can recolor the drawing, and to PNG for print.
+
+Output is reproducible byte for byte.
+"""
 
 import io
 import re

@@ -116,10 +116,13 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
         stderr=True, width=None if Console(stderr=True).is_terminal else 160, highlight=False, markup=False
     )
     if not ended.ranks:
-        console.print(
-            "hpcbench: no rank has reported: check that hpcbench is installed in the program's environment, and "
-            "that the program uses torch.distributed"
+        remedy = (
+            f"the program itself ended with exit status {ended.status}: see its messages above"
+            if ended.status
+            else "check that hpcbench is installed in the program's environment, and that the program uses "
+            "torch.distributed"
         )
+        console.print(f"hpcbench: no rank has reported: {remedy}")
         return
     shown = len(ended.ranks)
     console.print(f"hpcbench: calls of PyTorch's collectives on {shown} of {ended.world} ranks", style="bold")

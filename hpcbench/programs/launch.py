@@ -51,7 +51,8 @@ def launch(command: Sequence[str], settings: Interposition) -> Ended:
     """
     if not settings.scheme.setup and shutil.which(command[0]) is None:  # setup lines may define the command
         raise UserError(
-            f"{command[0]}: no such command: give the whole command after --, for example -- torchrun train.py"
+            f"{command[0]}: no such command on PATH: activate the environment that contains it, or write its path. The "
+            "whole command follows --, for example -- torchrun train.py"
         )
     out = Path(settings.out)
     for earlier in out.glob("rank-*.json"):

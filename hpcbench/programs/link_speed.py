@@ -75,7 +75,7 @@ def add_gloo_times(links: Links, ranks: int) -> Links:
 
 
 def _hop(carrier: GlooCarrier, nbytes: int, clock: Callable[[], float]) -> float:
-    """Return the time in seconds to receive a message from the previous rank and send one to the next rank."""
+    """Return the time in seconds to receive a message from the previous rank and send a message to the next rank."""
     content, inbox = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     begin = clock()
     coming = carrier.receive(inbox, (carrier.rank - 1) % carrier.size, _TAG, varies=False)

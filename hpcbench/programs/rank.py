@@ -1,8 +1,9 @@
-"""Command that the launcher starts for each rank or node. It sets torchrun's variables and executes the program.
+"""Command that the launcher starts for each rank or node.
 
     python -m hpcbench.programs.rank RUN.json MEETING
 
-Rank 0 writes its host and port to a file next to the run file, which all ranks can read.
+The command sets torchrun's variables and executes the program. Rank 0 writes its host and port to a file next to the
+run file, which all ranks can read.
 """
 
 import json
@@ -151,7 +152,7 @@ def observe(run: ProgramRun, path: Path, command: list[str], variables: Mapping[
 
 
 def interpreted(command: list[str]) -> list[str]:
-    """Replace `python` by this interpreter, and `torchrun` by its torchrun."""
+    """Replace `python` by this interpreter, and `torchrun` by the torchrun of this interpreter."""
     if command[0] in ("python", "python3"):
         return [sys.executable, *command[1:]]
     if command[0] == "torchrun":

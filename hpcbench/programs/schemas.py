@@ -48,7 +48,7 @@ GIVE_VALUES = frozenset(
         *("broadcast_", "scatter_", "gather_into_tensor_"),
     )
 )
-"""Operators that return tensors in addition to the work handle. All others return only the handle."""
+"""Operators that return tensors in addition to the work handle. All other operators return only the handle."""
 SILENT = frozenset(("barrier", "monitored_barrier_", "check_for_nan"))
 """Operators that send no values between ranks."""
 

@@ -43,7 +43,7 @@ class StreamedGroup(CallCarrier):
     order
         Order of device work.
     connect
-        Function that returns the backend of a private group. It is called on the first operation.
+        Function that returns the backend of a private group. The function is called on the first operation.
     account
         Counts of sent messages.
     """
@@ -188,7 +188,10 @@ class StreamedGroup(CallCarrier):
         submit: Callable[[int], list[CollectiveCall]],
         vectors: int = 1,
     ) -> Work:
-        """Enqueue an operation after the caller's work. Its tensors stay alive until the device has finished."""
+        """Enqueue an operation after the caller's work.
+
+        The operation's tensors stay alive until the device has finished.
+        """
         self._refuse_capture(name)
         with self._lock, torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
             self._order.release_finished()

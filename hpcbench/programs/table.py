@@ -10,7 +10,7 @@ from hpcbench.programs.exact import explain
 
 
 def summed(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the rows of identical calls over all ranks, and sort them in descending order."""
+    """Sum the rows of identical calls over all ranks, and sort the sums by call bytes, largest first."""
     names = ("group", "ranks", "dimension", "call", "dtype", "codec", "why")
     numbers = (
         *("calls", "call_bytes", "message_bytes", "wire_bytes", "coded_bytes", "network_bytes"),

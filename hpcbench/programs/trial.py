@@ -92,9 +92,10 @@ def is_faster(
     renew: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
-    """Return whether the encoded call is faster than gloo's own call. All ranks must call this function.
+    """Return whether the encoded call is faster than gloo's own call.
 
-    It blocks until all ranks have called it, and returns the same result on all ranks.
+    All ranks must call this function. The call blocks until all ranks have made it, and returns the same result on all
+    ranks.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
 
 
 class JobThread:
-    """A thread that runs jobs in submission order. It starts with the first job.
+    """A thread that runs jobs in submission order. The thread starts with the first job.
 
     Parameters
     ----------

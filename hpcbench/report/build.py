@@ -69,7 +69,8 @@ def build(
 ) -> Document:
     """Build the document about runs of submissions and about tables of other tools.
 
-    Empty tables are omitted. With `figures`, the document includes all figures with data. They are drawn later.
+    Empty tables are omitted. With `figures`, the document includes all figures with data. These figures are drawn
+    later.
     """
     chapters = [chapter for section in sections for chapter in _build_chapters(*section, tables, figures)]
     if gains := tabulate_sites(sections):

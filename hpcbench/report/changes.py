@@ -1,8 +1,8 @@
 """Changes between two submissions, by scheme, and differences between their settings.
 
-The submissions ran at different times, perhaps on different nodes. Their speeds are therefore compared as independent
-samples (Welch). Losses of repeats with the same seed are compared pairwise, because both runs read the same text in the
-same order. Other losses are compared as independent samples.
+The submissions ran at different times, perhaps on different nodes. Speeds are therefore compared as independent samples
+(Welch). Losses of repeats with the same seed are compared pairwise, because both runs read the same text in the same
+order. Other losses are compared as independent samples.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Comparison of schemes with the baseline: pairs, differences at equal steps and equal time, verdicts.
+"""Comparison of schemes with the baseline: pairs, differences at equal steps and at equal time, and verdicts.
 
 Only runs with the same pairing and the same transport are compared. Runs of a pairing share the seed and the
 allocation. All compared runs must have completed, and no run of their scheme may have diverged.

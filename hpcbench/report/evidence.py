@@ -188,8 +188,8 @@ def group_values(
 ) -> dict[Key, Values]:
     """Return the values of complete pairs, by scheme. Schemes without a complete pair are omitted.
 
-    Pairs for which `same` returns the same key, such as losses with the same seed, are not independent. Their values
-    are averaged.
+    Pairs for which `same` returns the same key, such as losses with the same seed, are not independent. The values of
+    such pairs are averaged.
     """
     families: dict[Key, Values] = {}
     for scheme, pairs_of_scheme in pairs.items():

@@ -52,7 +52,7 @@ class PValue:
 
 @dataclass(frozen=True)
 class SpeedFinding(Interval):
-    """Ratio of samples/s to the baseline or another scheme. A single pair has no p-values."""
+    """Samples/s divided by those of the baseline or of another scheme. A single pair has no p-values."""
 
     margin: float
     """Speed margin as a fraction. A scheme with a smaller gain does not count as faster."""

@@ -7,7 +7,7 @@ decided questions and never shrink as this set grows. The bound therefore holds 
 
 1. Answers: every scheme with a codec, including casts, against its baseline. All cells of a report share the level.
 2. Details of a cell: controls without a codec against the baseline, schemes against each other, losses at equal
-   time. They receive the shares that the answers of their cell pass on.
+   time. Details receive the shares that the answers of their cell pass on.
 
 Mutually exclusive hypotheses of a question, such as "as fast" and "faster by the margin", use the same share, because
 at most one of them is true (Shaffer, Journal of the American Statistical Association 81, 1986).

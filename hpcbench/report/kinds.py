@@ -60,7 +60,11 @@ def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
         return SchemeKind.UNKNOWN
     if scheme.process_changes:
         return SchemeKind.OTHER_SYSTEM
-    if scheme.optimizer or any(rule.feedback or rule.low_rank or rule.differences or rule.has_steps for rule in rules):
+    special = (
+        rule.feedback or rule.low_rank or rule.mixed_bits or rule.differences or rule.sample_changes or rule.has_steps
+        for rule in rules
+    )
+    if scheme.optimizer or any(special):
         return SchemeKind.BY_TRAFFIC
     if codecs <= _CASTS:
         return SchemeKind.PLAIN if codecs == {"none"} else SchemeKind.CAST

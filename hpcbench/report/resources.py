@@ -68,7 +68,7 @@ def read_hosts(log: RunLog) -> tuple[HostTime, ...]:
 
 
 PARTS = ("forward", "backward", "bubble", "reduction", "optimizer", "other")
-"""Phases of a step. Their times add up to the step time."""
+"""Phases of a step, whose times add up to the step time."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ NO_PAIR_COMPLETED = "Nothing can be compared: no scheme has a completed run that
 PAYS = "{where} compression pays: {schemes}, {loss}."
 CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
 NO_CELL_PAYS = "The gain of compression is not significant in any of {cells} cells."
-RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
+RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}.{loss}"
+LOSS_OF_RECOMMENDED = " The loss changes by {difference}."
 NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."

@@ -18,6 +18,7 @@ def student_t_quantile(p: float, df: float) -> float:
 
 def _import_scipy() -> Any:
     """Import SciPy on demand, because the import takes 0.2 s (`scipy.stats` another 0.35 s)."""
+    # Means and tests are not SciPy's: `scipy.stats` rejects samples of one value. There are no SciPy wheels for POWER.
     try:
         import scipy.special
     except ImportError as error:
@@ -28,9 +29,9 @@ def _import_scipy() -> Any:
 def holm(p: Sequence[Sequence[float]]) -> list[list[float]]:
     """Adjust p-values so that the familywise error rate is at most the significance level.
 
-    The method is Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979). It is valid for dependent
-    tests, such as tests with a common baseline. The hypotheses of a group are mutually exclusive, so at most one
-    hypothesis is true. A group therefore counts as one hypothesis until all its hypotheses are rejected (Shaffer,
+    The method is Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979). Holm's procedure is valid for
+    dependent tests, such as tests with a common baseline. The hypotheses of a group are mutually exclusive, so at most
+    one hypothesis is true. A group therefore counts as one hypothesis until all its hypotheses are rejected (Shaffer,
     Journal of the American Statistical Association 81, 1986).
     """
     adjusted = [[0.0] * len(group) for group in p]

@@ -38,7 +38,7 @@ def _exp(x: float) -> float:
 
 @dataclass(frozen=True)
 class Mean:
-    """Estimate of a mean or of a difference of means."""
+    """Estimate of a mean or of a difference between means."""
 
     estimate: float
     error: float | None
@@ -82,9 +82,9 @@ class Mean:
     def p_within(self, margin: float) -> float:
         """Return the p-value of the hypothesis that the absolute mean is at least `margin`.
 
-        This is the larger p-value of two one-sided tests (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics
-        15, 1987). It is below 5 % if and only if the 90 % interval of the mean lies within the margin. Equivalence is
-        thereby tested directly, not inferred from the lack of a significant difference.
+        The result is the larger p-value of two one-sided tests (Schuirmann, Journal of Pharmacokinetics and
+        Biopharmaceutics 15, 1987). The p-value is below 5 % if and only if the 90 % interval of the mean lies within
+        the margin. Equivalence is thereby tested directly, not inferred from the lack of a significant difference.
         """
         return max(self.p_greater(-margin), self.p_less(margin))
 

@@ -1,4 +1,4 @@
-"""Comparison of sync modes with a synchronous reference: time to a loss, bubble, staleness.
+"""Comparison of sync modes with a synchronous reference: time to a loss, bubble and staleness.
 
 The sync mode is the pipeline schedule or the synchronization method of replicas. Compared cells differ only in the sync
 mode. The reference is a synchronous mode. Runs of the same scheme and pairing, with the same seed, are compared.

@@ -27,7 +27,7 @@ class ThresholdTest:
     """Value of the run, or mean over the runs, or None if a log does not contain it."""
     state: State
     interval: Interval | None = None
-    """Interval of the mean. Its bounds are the bounds of the one-sided tests."""
+    """Interval of the mean, whose bounds are the bounds of the one-sided tests."""
 
     @property
     def kept(self) -> bool:
@@ -55,7 +55,7 @@ class ThresholdTest:
 def check_thresholds(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[ThresholdTest]:
     """Test completed runs against the applicable thresholds.
 
-    Incomplete runs have no value to test. Their state is reported instead.
+    Incomplete runs have no value to test, so their state is reported instead.
     """
     return [test for cell in cells if thresholds for test in _check_cell(cell, thresholds)]
 

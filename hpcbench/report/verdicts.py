@@ -52,7 +52,7 @@ _OUTCOMES: dict[Speed, dict[Loss | None, Outcome]] = {
 _OTHERWISE: dict[Speed, Outcome] = {"not faster": NOT_FASTER, "as fast": AS_FAST_AS, INCONCLUSIVE: OPEN_SPEED}
 
 IDLE = "codec never ran"
-"""Verdict for schemes whose codecs encoded nothing. Their speed and loss are unrelated to the codecs."""
+"""Verdict for schemes whose codecs encoded nothing. The speed and loss of such schemes are unrelated to the codecs."""
 
 _WORST: tuple[str, ...] = (
     "failed",
@@ -75,8 +75,8 @@ _WORST: tuple[str, ...] = (
 def resolve_verdict(speed: Speed, loss: Loss | None, *, steady: bool = True, near: bool = False) -> Outcome:
     """Return the outcome for a scheme. The loss is None if no pair has validation losses.
 
-    A scheme is `steady` if no pair's loss is worse by more than the margin. It is `near` if the uncorrected interval of
-    the speed lies within the "as fast" margin.
+    A scheme is `steady` if no pair's loss is worse by more than the margin. A scheme is `near` if the uncorrected
+    interval of the speed lies within the "as fast" margin.
     """
     outcome = _OUTCOMES[speed].get(loss) or _OTHERWISE[speed]
     if outcome is GOOD and not steady:

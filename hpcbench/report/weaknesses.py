@@ -169,7 +169,10 @@ def _compute_fall(run: Measures) -> float | None:
 
 
 def _shares_cores(run: Measures) -> bool:
-    """Return whether ranks shared cores. If their cores are unknown, the run's settings decide."""
+    """Return whether ranks shared cores.
+
+    If the cores of the ranks are unknown, the run's settings determine the result.
+    """
     world = run.run.log.ranks if run.run.log else ()
     threads: Counter[str | None] = Counter()
     cores: dict[str | None, set[int]] = {}

@@ -115,7 +115,13 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
         yield ("train", "node_copy"), f"{alone} gather weights from: leave node_copy out, or use more replicas"
     if layout.ranks == 1:
         yield ("train", "overlap"), "one rank sends no gradients: leave overlap out, or use more ranks"
-        yield ("train", "keep_messages"), "one rank sends no messages: leave keep_messages out, or use more ranks"
+        for name in ("keep_messages", "codec_effects"):
+            yield ("train", name), f"one rank sends no messages: leave {name} out, or use more ranks"
+    if (study.data.samples or 0) >= train.steps * train.global_batch:
+        reason = (
+            f"no sample recurs in {train.steps} steps of {train.global_batch} samples: lower samples, or leave it out"
+        )
+        yield ("data", "samples"), reason
     if train.slow_factor == 1:
         yield ("train", "slow_rank"), "slow_factor 1 does not slow any rank: set slow_factor, or leave slow_rank out"
     if layout.tp == 1:
@@ -166,11 +172,20 @@ _CAN_BE_IDLE: tuple[FieldPath, ...] = (
     *(
         ("train", name)
         for name in (
-            *("comm_precision", "sparse_gradients", "node_copy", "overlap", "keep_messages", "slow_rank"),
+            *(
+                "comm_precision",
+                "sparse_gradients",
+                "node_copy",
+                "overlap",
+                "keep_messages",
+                "codec_effects",
+                "slow_rank",
+            ),
             *("sequence_parallel", "schedule", "freeze_step", "optimizer", *_LOSS_SCALES),
         )
     ),
     *(path for rules in RULES for path in rules.can_be_idle),
+    ("data", "samples"),
     *(("layout", name) for name in ("tensor", "context", "stages")),
 )
 """Settings that `_idle` may yield."""

@@ -21,7 +21,7 @@ class _Replicas(Section):
 
 
 class StudyLayout(Partition, _Replicas):
-    """Sizes of the parallel dimensions. Their product is the number of ranks."""
+    """Sizes of the parallel dimensions, whose product is the number of ranks."""
 
 
 class SchemeEntry(Scheme):

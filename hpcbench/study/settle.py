@@ -5,7 +5,9 @@ from collections.abc import Callable
 from hpcbench.contract import rules
 from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.gradient_fit import find_average_misfit, find_difference_misfit, find_low_rank_misfit
+from hpcbench.contract.mixed_widths import find_width_misfit
 from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.sample_fit import find_sample_misfit
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train, find_optimizer_misfit
@@ -91,7 +93,9 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     unequal = (
         rules.find_schedule_misfit(scheme, train)
         or find_low_rank_misfit(scheme, train)
+        or find_width_misfit([rule.mixed_bits for rule in scheme.rules], train)
         or find_average_misfit(scheme, train)
+        or find_sample_misfit(scheme, train, study.data, size.layout)
         or find_difference_misfit(scheme, train)
         or rules.explain_wrong_gradients(scheme, setting)
         or rules.explain_drifting_copies(scheme, setting)

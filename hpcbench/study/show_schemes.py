@@ -78,6 +78,8 @@ def _summarize(fields: dict[str, Any]) -> str:
         feedback = " with feedback" if rule.get("feedback") else ""
         feedback += f" averaged by {rule['feedback_average']}" if rule.get("feedback_average") else ""
         feedback += f" with rank {rule['low_rank']}" if rule.get("low_rank") else ""
+        feedback += " of changes per sample" if rule.get("sample_changes") else ""
+        feedback += f" with mixed widths of {rule['mixed_bits']} bits" if rule.get("mixed_bits") else ""
         feedback += " of differences" if rule.get("differences") else ""
         steps = [
             f"{word} step {rule[key]}" for word, key in (("from", "from_step"), ("until", "until_step")) if key in rule

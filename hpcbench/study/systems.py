@@ -24,7 +24,10 @@ class SystemPreset(Section):
     asks: list[Line]
     """Fields that the study must add, such as ``preload``."""
     framework: Line = ""
-    """Framework whose programs `hpcbench tune` runs with this system. It is empty if `tune` does not try the system."""
+    """Framework whose programs `hpcbench tune` runs with this system.
+
+    The name is empty if `tune` does not try the system.
+    """
     command_words: list[Line] = Field(default_factory=list)
     """Words in a program's command from which `tune` concludes that the system's requirements are met."""
     scheme: dict[str, Any] = Field(description="Fields of the scheme.")

@@ -39,6 +39,7 @@ from hpcbench.contract.run import load
 from hpcbench.contract.sparse_fit import find_unused_rows
 from hpcbench.contract.state import STOPPED_EXIT
 from hpcbench.errors import TransitError, UserError
+from hpcbench.features.effects.observer.effects import EffectObserver
 from hpcbench.features.energy.observer.energy import EnergyMeter
 from hpcbench.features.messages.observer import MessageObserver
 from hpcbench.features.network.observer import NetworkMeter
@@ -127,6 +128,7 @@ def main(argv: list[str]) -> int:
         observers=[
             TraceObserver(trainer, comm, progress, world[comm.rank]["host"], path.parent / trace.DIRECTORY),
             MessageObserver(trainer, path.parent / message_samples.DIRECTORY),
+            EffectObserver(trainer),
             CountedZeros(trainer),
             EnergyMeter(ranks, comm, first=first_counted(run.train, resumed_from or 0)),
             NetworkMeter([rank["host"] for rank in world], comm, first=first_counted(run.train, resumed_from or 0)),

@@ -1,10 +1,10 @@
 """Checkpoints of a run, with one file per rank. A run with any layout can resume from a checkpoint.
 
-``checkpoint/step-000060/`` contains the files ``rank-00000.pt``, ``rank-00001.pt`` and so on. It also contains
-``complete.json`` with the size and digest of each file and the tensor index. The directory is written under a temporary
-name, all files are synced to disk, and the directory is renamed when all ranks have finished. If the run is killed at
-any time, the previous checkpoint remains usable. The last two checkpoints are kept, because a file system may damage
-one.
+``checkpoint/step-000060/`` contains the files ``rank-00000.pt``, ``rank-00001.pt`` and so on. The directory also
+contains ``complete.json`` with the size and digest of each file and the tensor index. The directory is written under a
+temporary name, all files are synced to disk, and the directory is renamed when all ranks have finished. If the run is
+killed at any time, the previous checkpoint remains usable. The last two checkpoints are kept, because a file system may
+damage one.
 """
 
 import socket
@@ -50,7 +50,9 @@ _FREE = (
 """Settings that may change when a run is resumed."""
 _FREE_WHERE_BOUND = ("train.overlap", "train.checkpoint_every")
 """Settings that may change if the checkpoint contains weight versions of stages or clocks of workers."""
-_NOT_SCALARS = (*SHARED, RESIDUALS, "factors", "shards", "holder", "replicas", "calls")
+_OWN = ("factors", "boundaries", "samples")
+"""Tensors that belong to one rank, and that another layout cannot use."""
+_NOT_SCALARS = (*SHARED, RESIDUALS, *_OWN, "shards", "holder", "replicas", "calls")
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class Checkpoints:
                 share_residuals(state, checkpoint.index, opened, checkpoint.holders)
             else:
                 take_own_residuals(state, opened[rank])
-            state["factors"] = {} if checkpoint.changed else opened[rank].get("factors", {})
+            for kind in _OWN:
+                state[kind] = {} if checkpoint.changed else opened[rank].get(kind, {})
             state["calls"] = checkpoint.calls if checkpoint.changed else opened[rank]["calls"]
         except (OSError, ValueError, KeyError) as error:
             trouble = str(error.strerror if isinstance(error, OSError) else error)
@@ -230,7 +233,7 @@ class Checkpoints:
         content: dict[str, Any] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for fragment in (parts[i] for i in mine):
             content[fragment.kind][fragment.name] = fragment.fields
-        return {**content, "calls": state["calls"], "factors": state["factors"]}, index
+        return {**content, "calls": state["calls"], **{kind: state[kind] for kind in _OWN}}, index
 
     def _damage(self, path: Path, manifest: dict[str, Any]) -> str | None:
         """Return the first fault in the checkpoint files, in rank order, or None if all files are valid."""

@@ -12,7 +12,7 @@ import torch
 import xxhash
 
 COMPLETE = "complete.json"
-"""File that is written last. It contains sizes and digests of all other files, and the index."""
+"""File that is written last. The content is the index, and the sizes and digests of all other files."""
 SCHEMA = 3
 _KEPT = 2
 _NAME = re.compile(r"step-([0-9]{6,})")

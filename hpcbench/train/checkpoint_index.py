@@ -15,7 +15,7 @@ from torch import Tensor
 from hpcbench.train.extent import Extent
 
 SHARED = ("parameters", "optimizer")
-"""Kinds of tensors that belong to the model. Their values do not depend on the layout."""
+"""Kinds of tensors that belong to the model and whose values do not depend on the layout."""
 RESIDUALS = "residuals"
 """Kind of tensors that are specific to each rank."""
 

@@ -1,4 +1,4 @@
-"""Consistency checks between ranks in a container and their job script: version, MPI library, number of ranks."""
+"""Consistency checks between ranks in a container and their job script: version, MPI library and number of ranks."""
 
 import os
 import re

@@ -29,11 +29,13 @@ class ExpertCounts:
     ----------
     active : bool
         Whether forward passes are counted: True in training, False in evaluations. Recomputation is never counted.
+    paused : bool
+        Whether nothing is counted, even in training.
     """
 
     def __init__(self, layers: Mapping[int, ExpertMLP], mesh: Mesh) -> None:
         self._layers, self._mesh = layers, mesh
-        self.active = False
+        self.active = self.paused = False
         self._sums: dict[int, Tensor] = {}
         self._kept: Tensor | float = 0.0
         for number, layer in layers.items():
@@ -44,7 +46,7 @@ class ExpertCounts:
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
-        """Set the factor of the auxiliary losses, which equals the factor of the main loss of a micro-batch."""
+        """Set the factor of the auxiliary losses, which is the factor of a micro-batch's main loss."""
         for layer in self._layers.values():
             layer.penalty.factor = factor
 
@@ -54,7 +56,7 @@ class ExpertCounts:
         return 0.0 if self._mesh.tp.rank else accepted  # tensor-parallel ranks route the same tokens
 
     def _watch(self, number: int, count: int, routing: Routing, losses: Losses) -> None:
-        if not self.active or in_backward():
+        if not self.active or self.paused or in_backward():
             return
         chosen = routing.expert.reshape(-1)
         accepted = chosen[routing.accepted.reshape(-1)]

@@ -16,7 +16,7 @@ Bounds = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Extent:
-    """A contiguous range of a box of a tensor.
+    """A contiguous range of elements in a box of a tensor.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def copy(target: Tensor, to: Extent, source: Tensor, of: Extent) -> int:
 
 
 def meet(extent: Extent, other: Extent) -> bool:
-    """Return whether the boxes overlap. If they do, the ranges may overlap."""
+    """Return whether the boxes overlap. If the boxes overlap, the ranges may overlap, too."""
     return all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent.box, other.box, strict=True))
 
 

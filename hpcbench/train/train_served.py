@@ -20,7 +20,7 @@ def train_served(
 ) -> tuple[str, str, int]:
     """Run all remaining steps.
 
-    A step is an update of the first shard. Its step line contains the mean loss of the gradients in the update, the
+    A step is an update of the first shard. The step line contains the mean loss of the gradients in the update, the
     time since the previous update, and the bytes that the workers had sent when they pushed these gradients.
 
     Parameters
@@ -32,7 +32,7 @@ def train_served(
     told_to_stop
         Callback that returns whether to stop, called after each gradient of the first rank.
     observers
-        Observers, for which a round is one step. They write nothing after a round.
+        Observers, for which a round is one step. The observers write nothing after a round.
 
     Returns
     -------

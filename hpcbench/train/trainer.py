@@ -122,6 +122,7 @@ class Trainer:
             rank=self.mesh.sample_rank,
             size=run.layout.dp,
             device=run.device,
+            samples=run.data.samples,
             own=built.positions.select,
         )
 
@@ -160,6 +161,8 @@ class Trainer:
         scale = self._scale.value
         self.policy.begin_step(step + 1)
         self.data_parallel.follow_changes(self.policy)
+        self.pipeline.errors.follow_changes(self.policy)
+        self.pipeline.changes.follow_changes(self.policy)
         timed = self._timed(step)
         accepted = self.experts.take_kept()
         summands = [timed.loss, timed.message_bytes, timed.wire_bytes, float(told_to_stop()), accepted]
@@ -242,9 +245,13 @@ class Trainer:
         overflow = norm is not None and not math.isfinite(norm)
         if overflow:
             self.data_parallel.forget_residuals()
+            self.pipeline.errors.forget()
+            self.pipeline.changes.forget()
         else:
             self.data_parallel.step(lr=lr, clip=self.run.train.clip, norm=norm)
+        before = self._scale.value
         self._scale.update(overflow=overflow)
+        self.pipeline.errors.scale(self._scale.value / before)
         self.skipped += overflow
         return lr, norm
 
@@ -279,7 +286,8 @@ class Trainer:
 
     def held_bytes(self) -> dict[str, int]:
         """Return the size in bytes of the tensors that persist between steps, by location and purpose."""
-        return self.data_parallel.held_bytes()
+        held, errors = self.data_parallel.held_bytes(), self.pipeline.errors.nbytes + self.pipeline.changes.nbytes
+        return held | ({"host residuals": held.get("host residuals", 0) + errors} if errors else {})
 
     def staleness(self) -> Staleness | None:
         """Return the staleness of the gradients (a collective call), or None if it is always zero."""
@@ -302,6 +310,8 @@ class Trainer:
             "updates": self.data_parallel.updates,
             "residuals": self.data_parallel.residuals(),
             "factors": self.data_parallel.factors(),
+            "boundaries": self.pipeline.errors.save(),
+            "samples": self.pipeline.changes.save(),
             "loss_scale": asdict(self._scale),
             "calls": self.policy.calls(),
             "skipped": self.skipped,
@@ -327,6 +337,8 @@ class Trainer:
         self.data_parallel.load_optimizer(state["optimizer"], updates=state["updates"])
         self.data_parallel.load_residuals(state["residuals"])
         self.data_parallel.load_factors(state["factors"])
+        self.pipeline.errors.load(state["boundaries"])
+        self.pipeline.changes.load(state["samples"])
         self._scale = LossScale(**state["loss_scale"])
         self.policy.load_calls(state["calls"])
         self.skipped = state["skipped"]

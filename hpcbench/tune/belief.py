@@ -9,7 +9,7 @@ of `Standings`, which decide whether the chosen scheme is confirmed, do not depe
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,51 +70,34 @@ class Belief:
         self._prior = uncertainty or Uncertainty()
         self.budget = budget
         choices = [(dimension, each) for dimension, every in options.items() for each in every]
-        self._seconds = np.array([each.seconds for _, each in choices])
-        self._loss = np.array([each.loss for _, each in choices])
         self._uses = np.zeros((len(choices), len(self.names)))
         for i, (dimension, each) in enumerate(choices):
             for name, combination in combinations.items():
                 if name != baseline and combination.codecs.get(dimension) == each.codec:
                     self._uses[i, self._order[name]] = 1.0
-        random = np.random.default_rng(1)
-        self._time_draws: Array = random.standard_normal((draws, len(choices)))
-        self._loss_draws: Array = random.standard_t(3, (draws, len(choices)))
+        random, prior = np.random.default_rng(1), self._prior
+        self._time = _Quantity(
+            np.array([each.seconds for _, each in choices]),
+            random.standard_normal((draws, len(choices))),
+            lambda parts, draws, uses: _to_log_time((parts * (1 + prior.time * draws)) @ uses),
+            lambda draws: -0.5 * (draws**2).sum(axis=1),
+            prior.time_scatter,
+            seed=2,
+        )
+        self._loss = _Quantity(
+            np.array([each.loss for _, each in choices]),
+            random.standard_t(3, (draws, len(choices))),
+            lambda parts, draws, uses: (parts * np.exp(prior.loss * np.clip(draws, -8.0, 8.0))) @ uses,
+            lambda draws: -2 * np.log1p(draws**2 / 3).sum(axis=1),
+            prior.loss_scatter,
+            seed=3,
+        )
         self.update((), ())
 
     def update(self, times: Sequence[Mapping[str, float]], losses: Sequence[Mapping[str, float]]) -> None:
         """Sample the posterior given measured rounds of log times and of losses relative to the baseline's mean."""
-        time, loss, prior = self._time_draws.copy(), self._loss_draws.copy(), self._prior
-        rounds = _Rounds(times, self._order)
-        active = (self._uses[:, rounds.columns].sum(axis=1) > 0) & (self._seconds != 0)
-        if active.any():
-            uses = self._uses[np.ix_(active, rounds.columns)]
-            seconds = self._seconds[active]
-            time[:, active] = sample_posterior(
-                time[:, active],
-                lambda draws: -0.5 * (draws**2).sum(axis=1),
-                lambda draws: rounds.log_likelihood(
-                    _to_log_time((seconds * (1 + prior.time * draws)) @ uses), prior.time_scatter, prior.weight
-                ),
-                seed=2,
-            )
-        rounds_of_loss = _Rounds(losses, self._order)
-        active = (self._uses[:, rounds_of_loss.columns].sum(axis=1) > 0) & (self._loss != 0)
-        if active.any():
-            uses_of_loss = self._uses[np.ix_(active, rounds_of_loss.columns)]
-            loss_of_choice = self._loss[active]
-            loss[:, active] = sample_posterior(
-                loss[:, active],
-                lambda draws: -2 * np.log1p(draws**2 / 3).sum(axis=1),
-                lambda draws: rounds_of_loss.log_likelihood(
-                    (loss_of_choice * np.exp(prior.loss * np.clip(draws, -8.0, 8.0))) @ uses_of_loss,
-                    prior.loss_scatter,
-                    prior.weight,
-                ),
-                seed=3,
-            )
-        self._log_times: Array = _to_log_time((self._seconds * (1 + prior.time * time)) @ self._uses)
-        self._losses: Array = (self._loss * np.exp(prior.loss * np.clip(loss, -8.0, 8.0))) @ self._uses
+        self._log_times = self._time.sample(_Rounds(times, self._order), self._uses, self._prior.weight)
+        self._losses = self._loss.sample(_Rounds(losses, self._order), self._uses, self._prior.weight)
 
     def _is_within(self) -> NDArray[np.bool_]:
         within: NDArray[np.bool_] = np.less_equal(self._losses, np.full(1, self.budget))
@@ -173,6 +156,35 @@ class _Rounds:
         residuals = (self._values - expected) @ self._center
         squares = (residuals**2).sum(axis=1)
         return np.asarray(-(weight + self._freedom / 2) * np.log(weight * scatter**2 + squares / 2))
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """A quantity of the schemes, such as the log time, that uncertain parts of the choices determine."""
+
+    parts: Array
+    """Prediction for each choice."""
+    draws: Array
+    """Samples of the prior's standardized errors, [draws, choices]."""
+    combine: Callable[[Array, Array, Array], Array]
+    """Function of parts, errors and uses that returns the values of schemes, [draws, schemes]."""
+    log_prior: Callable[[Array], Array]
+    scatter: float
+    """Expected standard deviation of a run within a round."""
+    seed: int
+
+    def sample(self, rounds: _Rounds, uses: Array, weight: float) -> Array:
+        """Return samples of the values of all schemes, given the rounds. `uses` has shape [choices, schemes]."""
+        draws = self.draws.copy()
+        active = (uses[:, rounds.columns].sum(axis=1) > 0) & (self.parts != 0)
+        if active.any():
+            parts, used = self.parts[active], uses[np.ix_(active, rounds.columns)]
+
+            def log_likelihood(draws: Array) -> Array:
+                return rounds.log_likelihood(self.combine(parts, draws, used), self.scatter, weight)
+
+            draws[:, active] = sample_posterior(draws[:, active], self.log_prior, log_likelihood, seed=self.seed)
+        return self.combine(self.parts, draws, uses)
 
 
 def _to_log_time(change: Array) -> Array:

@@ -6,8 +6,8 @@ interrupted search resumes with the same decisions.
 1. A scheme leaves the race if it fails or diverges, if its loss is significantly over the budget, or if it is
    significantly slower than a scheme whose loss is significantly within the budget.
 2. The race continues with the set of schemes that most probably contains the best scheme. It ends when one
-   scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. It ends
-   early if no scheme is faster than the baseline.
+   scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. The race
+   ends early if no scheme is faster than the baseline.
 3. The best scheme is then compared with the baseline on fresh seeds to confirm it. If the scheme leaves the race, the
    next best scheme is confirmed.
 

@@ -84,7 +84,7 @@ class Standings:
     Attributes
     ----------
     times, losses : list of dict
-        Logarithms of times, and losses as fractions of the baseline's mean loss, of complete runs by round.
+        For the complete runs of each round, logarithms of times, and losses as fractions of the baseline's mean loss.
     standings : dict
         Standing of each scheme that has run.
     out : dict

@@ -155,7 +155,7 @@ def test_a_refused_bank_is_answered_with_those_of_the_user(tmp_path: Path, monke
 
 def test_unclear_answers(flux: Flux, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.order("empty", program="flux", times=1)
-    with pytest.raises(UnclearError, match="no id"):
+    with pytest.raises(UnclearError, match="no job ID"):
         flux.submit(batch_job(tmp_path, "quiet", "true"))
     assert flux.find("quiet", 1) is not None  # the job was accepted
     fake.order("hang", program="flux", seconds=30, times=1)

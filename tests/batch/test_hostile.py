@@ -84,6 +84,8 @@ SITE: dict[str, Any] = {
                     "feedback_average": 0.0,
                     "feedback_reset": 0,
                     "low_rank": 0,
+                    "sample_changes": 0,
+                    "mixed_bits": 0.0,
                     "differences": False,
                     "from_step": 1,
                     "until_step": None,
@@ -136,7 +138,7 @@ STUDY: dict[str, Any] = {
         "norm": "layernorm",
         "experts": {"count": 2, "drop": "position"},
     },
-    "data": {"source": "stdlib", "path": None, "tokenizer": None, "dtype": None},
+    "data": {"source": "stdlib", "path": None, "tokenizer": None, "dtype": None, "samples": None},
     "train": {
         "steps": 20,
         "global_batch": 8,
@@ -149,6 +151,7 @@ STUDY: dict[str, Any] = {
         "transport": "mpi",
         "prune": "none",
         "comm_precision": dict.fromkeys(("activations", "gradients", "parameters"), "auto"),
+        "codec_effects": {"steps": [5], "codecs": ["int8"]},
     },
     "layout": {"dp": 2, "pp": 2, "tensor": "1d", "context": "ring", "stages": "auto"},
     "scheme": "baseline",
@@ -227,7 +230,7 @@ class Place:
 
 
 def accepted(place: Place, where: str, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts this text. If not, check that the message is one line."""
+    """Return whether a field accepts this text. If the field refuses the text, check that the message is one line."""
     study, site = (changed(d, keys, text) if n == where else d for n, d in (("study", STUDY), ("site", SITE)))
     try:
         root = place.submit(study, site)

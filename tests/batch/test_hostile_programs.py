@@ -108,7 +108,10 @@ def arrived(directory: Path, study: dict[str, Any]) -> tuple[ProgramRun, list[st
 
 
 def check(directory: Path, keys: Keys, text: str) -> bool:
-    """Return whether a field accepts a text. If not, check that each message is one line and names the study."""
+    """Return whether a field accepts a text.
+
+    If the field refuses the text, check that each message is one line and names the study.
+    """
     value = f"python play.py {shlex.quote(text)}" if keys == ("program", "command") else text
     study = changed(STUDY, keys, value)
     if keys[:2] == ("program", "values") or keys == MATRIX:

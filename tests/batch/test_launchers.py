@@ -323,7 +323,7 @@ def cores_of_ranks(where: Site, ranks: int) -> list[set[int]]:
 
 
 def launched(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a Hydra command with an open stdin. Its ranks may exit before they reach the end of stdin."""
+    """Run a Hydra command with an open stdin. The ranks may exit before they reach the end of stdin."""
     with endless_input() as waiting:
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, check=True, timeout=60, stdin=waiting

@@ -1,4 +1,4 @@
-"""Tests that studies beyond a queue's limits are refused with the limit, its source, and the smallest changes."""
+"""Tests that studies beyond a queue's limits are refused, naming the limit, its source and the smallest changes."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def refused(directory: Path, where: Site | str, text: str) -> str:
         ("summit", "nodes: 4609\nwalltime: 2h\n",
          "s.yaml:6: nodes: 4609: queue batch of summit allows at most 4608 (olcf-user-docs"),
         ("summit", "nodes: 1\nwalltime: 1h\nqueue: killabel\n",
-         "s.yaml:8: queue: summit has no 'killabel': use one of batch, debug"),
+         "s.yaml:8: queue: summit has no queue 'killabel': use one of batch, debug"),
         ("frontier", "nodes: 184\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 9408\nwalltime: 12h1m\n", "shorten it to 12h"),
         ("frontier", "nodes: 64\nwalltime: 12h1m\n", "shorten it to 2h, or use queue extended"),

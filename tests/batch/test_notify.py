@@ -69,6 +69,6 @@ def test_an_address_that_a_shell_could_read_is_refused_with_its_line(tmp_path: P
 
 def test_options_that_the_site_refuses_or_sets_itself(tmp_path: Path) -> None:
     message = refused(tmp_path, "vista", "me", refuses=["--mail-user"])
-    assert message.endswith("s.yaml:5: notify: vista refuses --mail-user (scheduler.refuses): remove it")
+    assert message.endswith("s.yaml:5: notify: vista refuses the option --mail-user (scheduler.refuses): remove it")
     message = refused(tmp_path, "vista", "me", directives={"--mail-user": "other"})
     assert message == "scheduler.directives: --mail-user is set by hpcbench: remove it"

@@ -365,7 +365,7 @@ def test_gpus_are_requested_in_the_form_of_the_site(
         ("gpu", "slurm", "slurm has no gpu: use gres or gpus-per-node or gpus-per-task or none"),
         ("gres", "lsf", "lsf has no gres: use gpu or none"),
         ("gres", "flux", "flux has no gres: use none"),
-        ("gpus-per-task", "slurm", "not 1/2 per rank"),
+        ("gpus-per-task", "slurm", "a rank has 1/2"),
     ],
 )
 def test_requests_that_a_scheduler_does_not_know_are_refused(how: str, kind: str, says: str) -> None:

@@ -1,4 +1,4 @@
-"""Job scripts run by bash with a fake launcher: status files, attempts, limits, stop requests, signals, provenance."""
+"""Tests of job scripts with a fake launcher: status files, attempts, limits, stop requests, signals and provenance."""
 
 import json
 import os

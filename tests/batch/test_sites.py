@@ -286,7 +286,7 @@ def test_files_are_checked_one_after_another(
 def test_loading_reports_all_faults(fake_site: Callable[..., Path]) -> None:
     path = fake_site(setup=["#SBATCH -x"], launcher={"kind": "flux"})
     with pytest.raises(
-        UserError, match=r"x.yaml:4: launcher.kind: flux .*\n.*x.yaml:\d+: setup.0: a scheduler.s directive"
+        UserError, match=r"x.yaml:4: launcher.kind: flux .*\n.*x.yaml:\d+: setup.0: is a directive of the scheduler"
     ):
         load_site(str(path))
 

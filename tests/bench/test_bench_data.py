@@ -41,7 +41,7 @@ def test_real_tensors_keep_their_scale_and_do_not_repeat(name: str) -> None:
 
 
 def safetensors(path: Path, **arrays: np.ndarray) -> None:  # type: ignore[type-arg]
-    """Write the format according to its description: length, header, data."""
+    """Write the format according to its description: length, header and data."""
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
     header, blob = {"__metadata__": {"by": "a test"}}, b""
     for name, array in arrays.items():
@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
         "not a NumPy array",
     ),
     "pickle": ("x.npy", lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "not a NumPy array"),
-    "integers": ("x.npy", lambda path: np.save(path, np.arange(9)), "holds int64, not floating-point"),
+    "integers": ("x.npy", lambda path: np.save(path, np.arange(9)), "contains int64, not floating-point"),
     "complex": ("x.npy", lambda path: np.save(path, np.ones(4, complex)), "contains complex128"),
     "no values": ("x.npy", lambda path: np.save(path, X[:0]), "contains no values"),
     "a key for one array": ("x.npy:w", lambda path: np.save(path, X), "contains one array. Leave out :w"),
@@ -123,8 +123,8 @@ WRONG: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
     "no tensors": ("x.safetensors", (2).to_bytes(8, "little") + b"{}", "contains no array"),
     "a list": ("x.safetensors", (2).to_bytes(8, "little") + b"[]", "header cannot be read"),
     "an entry without fields": ("x.safetensors", header({}), "header cannot be read"),
-    "wrong tensor": ("x.safetensors:v", entry(), "no array 'v': it has w"),
-    "integer tensor": ("x.safetensors", entry(dtype="I32"), "holds I32, not floating-point"),
+    "wrong tensor": ("x.safetensors:v", entry(), "no array 'v'. Use one of w"),
+    "integer tensor": ("x.safetensors", entry(dtype="I32"), "contains I32, not floating-point"),
     "behind the end": ("x.safetensors", entry(shape=[4], data_offsets=[0, 16]), "outside of the file"),
     "before the beginning": ("x.safetensors", entry(data_offsets=[-8, 0]), "outside of the file"),
     "another size": ("x.safetensors", entry(shape=[1]), "outside of the file"),

@@ -10,7 +10,10 @@ from stored_results import KEYS, head
 
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., Printed]:
-    """Function that runs ``benchmarks/SCRIPT --tiny ARGUMENTS``. It must succeed and first print its provenance."""
+    """Function that runs ``benchmarks/SCRIPT --tiny ARGUMENTS``.
+
+    The script must succeed and first print its provenance.
+    """
 
     def ran(script: str, *arguments: str) -> Printed:
         done = run(script, *arguments)
@@ -27,9 +30,9 @@ def tiny() -> Callable[..., Printed]:
 
 @pytest.fixture(scope="session")
 def refused() -> Callable[..., str]:
-    """Function that runs a benchmark without one of its requirements. It must print one line and exit with status 2.
+    """Function that runs a benchmark without one of its requirements.
 
-    This machine's GPUs are hidden.
+    The benchmark must print one line and exit with status 2. This machine's GPUs are hidden.
     """
 
     def ran(script: str, *arguments: str) -> str:

@@ -11,8 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = ("command", "revision", "machine")
 BESIDE = "provenance.txt"
-"""File for results without their own provenance. It contains blocks of ``# files: NAME ...`` and the three provenance
-lines."""
+"""File for results without their own provenance.
+
+The file contains blocks of ``# files: NAME ...`` and the three provenance lines.
+"""
 
 Known = Callable[[str], bool]
 

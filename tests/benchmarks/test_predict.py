@@ -28,7 +28,7 @@ def test_published_runs(tiny: Tiny) -> None:
 
 @pytest.mark.long
 def test_the_papers_runs(tiny: Tiny) -> None:
-    """Every scheme has a range on each machine."""
+    """The output contains a range for every scheme on each machine."""
     lines = tiny("predict_paper.py").lines
     for scheme in ("naive-mpc", "naive-zfp8", "mzhybrid", "zhybrid-24-8"):
         result = [line for line in lines if line.strip().startswith(f"{scheme}:")]

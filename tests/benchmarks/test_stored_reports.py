@@ -4,11 +4,11 @@ import importlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from stored_results import ROOT
@@ -59,10 +59,23 @@ def test_schemes_that_are_one_experiment_are_named() -> None:
         assert losses[0] == losses[1], "to the last bit"
 
 
-def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def recompute(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setattr(weaknesses, "WEAKNESSES", weaknesses.WEAKNESSES)  # which the script replaces
-    stored_reports = importlib.import_module("stored_reports")
+    return cast(Callable[[Path], None], importlib.import_module("stored_reports").recompute)
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path, recompute: Callable[[Path], None]) -> None:
+    files = [Path(shutil.copy(REFERENCE / "studies" / f"pruning.{suffix}", tmp_path)) for suffix in ("json", "txt")]
+    recompute(files[0])
+    first = [file.read_text() for file in files]
+    assert "a model that guesses has a loss of" in first[0], "the text from which the script reads the losses for scale"
+    recompute(files[0])
+    assert [file.read_text() for file in files] == first
+
+
+def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, recompute: Callable[[Path], None]) -> None:
     for suffix in ("json", "txt"):
         shutil.copy(REFERENCE / "studies" / f"sparse.{suffix}", tmp_path)
     path, text = tmp_path / "sparse.json", tmp_path / "sparse.txt"
@@ -71,7 +84,7 @@ def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, monk
         for run in cell["runs"]:
             run["time"]["step"] *= 1 if run["scheme"] == "baseline" else 2
     path.write_text(json.dumps(document))
-    stored_reports.recompute(path)
+    recompute(path)
     rows = [
         {row["scheme"]: row["speed_ratio"]["estimate"] for row in cell["schemes"] if row["speed_ratio"]}
         for cell in (*cells(REFERENCE / "studies" / "sparse.json"), *cells(path))

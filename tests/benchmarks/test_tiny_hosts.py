@@ -1,4 +1,4 @@
-"""Tests of benchmarks on virtual hosts, run completely."""
+"""Tests that run the benchmarks on virtual hosts completely."""
 
 import json
 import re

@@ -122,7 +122,10 @@ def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes
 
 
 def damaged(stream: Bytes, seed: int, count: int) -> list[Bytes]:
-    """Return damaged streams. Some have modified bytes, mostly near the start. Others are truncated or extended."""
+    """Return damaged streams.
+
+    Some streams have modified bytes, mostly near the start. Other streams are truncated or extended.
+    """
     differing = []
     for k, (where, what) in enumerate(zip(random_words(count, seed), random_words(count, seed + 1), strict=True)):
         wire = stream.copy()

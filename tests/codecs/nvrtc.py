@@ -130,7 +130,10 @@ def kernels_of(cubin: bytes) -> dict[str, Kernel]:
 
 
 def main() -> None:
-    """Read the major version and jobs from stdin. Each job is a file with options, and prints one line of kernels."""
+    """Read the major version and jobs from stdin.
+
+    Each job consists of a file and options. The output contains one line of kernels per job.
+    """
     work = json.load(sys.stdin)
     compiler = Compiler(work["major"])
     for source, options in work["jobs"]:

@@ -98,7 +98,7 @@ SAMPLE: Cases = [
     *((name, F32) for name in ("topk:0.01", "threshold:0.01", "rowsparse:64", "sum")),
     ("as bfloat16", F32),
 ]
-"""One case per family, which compiles its largest kernels."""
+"""One case per family, with the family's largest kernels."""
 
 
 def name_of(case: tuple[str, np.dtype[Any]]) -> str:

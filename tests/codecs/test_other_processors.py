@@ -1,4 +1,4 @@
-"""Tests that kernels compiled for Arm and POWER give the bytes of x86-64. They run under an emulator."""
+"""Tests that kernels compiled for Arm and POWER give the bytes of x86-64. The kernels run under an emulator."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ DOCS = (CHECKOUT / "docs" / "reference" / "codecs.md").read_text(encoding="utf-8
 
 
 def block(language: str) -> str:
-    """Return the only code block in a language."""
+    """Return the page's only code block in a language."""
     (text,) = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
     return str(text)
 

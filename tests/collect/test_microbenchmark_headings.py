@@ -1,4 +1,7 @@
-"""Tests of headings that vary by version, option, launcher and user. Known columns are read, others are reported."""
+"""Tests of headings that vary by version, option, launcher and user.
+
+Known columns are read, and others are reported.
+"""
 
 import json
 from pathlib import Path

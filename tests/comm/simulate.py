@@ -1,9 +1,9 @@
 """Single-process simulation of a plan's steps for all ranks: the oracle for plans and for real ranks.
 
-The simulation follows the documentation of `hpcbench.comm.steps`, and is independent of `execute`. It uses no MPI, no
-preposted operations and no deferred decoding, and every codec call has its own memory. Each rank is a generator that
-pauses at a message that has not been sent yet. Ranks advance in the order that the caller chooses, so the tests detect
-results that depend on the order.
+The simulation follows the documentation of `hpcbench.comm.steps`, and is independent of `execute`. The simulation uses
+no MPI, no preposted operations and no deferred decoding, and every codec call has its own memory. Each rank is a
+generator that pauses at a message that has not been sent yet. Ranks advance in the order that the caller chooses, so
+the tests detect results that depend on the order.
 """
 
 from collections import defaultdict, deque

@@ -1,8 +1,8 @@
 """A model of streams and events that checks the order of memory accesses and collectives, all in one thread.
 
-Operations do not run when they are called. They are queued on a stream and run later, in an order constrained only by
-events and by collectives. The checks are deterministic, because they compare vector clocks when an operation is called,
-regardless of when it runs. `StreamError` names both conflicting calls.
+Operations do not run when they are called. Instead, operations are queued on a stream and run later, in an order
+constrained only by events and by collectives. The checks are deterministic, because they compare vector clocks when an
+operation is called, regardless of when it runs. `StreamError` names both conflicting calls.
 
 `stream_model` (tests/programs) adds PyTorch's tensors and its caching allocator, and `nccl_model` its groups.
 `strict_nccl` adds the engine's arrays and NCCL's communicators.

@@ -2,9 +2,9 @@
 
 The bounds come from a study of the same algorithms, with other codec implementations and another gradient of the same
 form: 30 % of a gradient is common to all ranks, and the rest differs. The errors here may be smaller, because fp16 has
-a scale per block, and at most a fifth larger. The exception is fp8e4m3 on a ring of 64 ranks. Scales here are powers of
-two, so all hops round to the same grid, and contributions below a sixteenth of the partial sum vanish at each hop. In
-the study, scales differ between hops, and some of these contributions survive.
+a scale per block, or larger by at most a fifth. The exception is fp8e4m3 on a ring of 64 ranks. Scales here are powers
+of two, so all hops round to the same grid, and contributions below a sixteenth of the partial sum vanish at each hop.
+In the study, scales differ between hops, and some of these contributions survive.
 """
 
 from functools import lru_cache

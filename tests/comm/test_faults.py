@@ -38,7 +38,7 @@ def test_a_message_that_was_changed_or_cut_is_found_and_its_sender_named(mpi_res
 
 
 def test_damage_is_missed_without_the_checksum(mpi_results):
-    """Without the checksum, some damage is not detected, so the test above depends on the checksum."""
+    """Without the checksum, some damage is not detected, which shows that the previous test depends on the checksum."""
     lines = [line for line in mpi_results(2, WORKER, "transit") if not line["looked"] and line["rank"] == 0]
     assert len(lines) == 7 * 4
     assert all("TransitError" not in line["said"] for line in lines)

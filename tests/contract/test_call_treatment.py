@@ -64,6 +64,14 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
         (Scheme(rules=[Rule(codec="bf16", from_step=2)]), "rule 1 (bf16) has from_step or until_step, but a program"),
         (Scheme(rules=[Rule(codec="bf16", until_step=2)]), "leave them out"),
         (Scheme(rules=[Rule(dimension="DP", codec="int4", feedback=True, feedback_average=0.8)]), "averages or resets"),
+        (
+            Scheme(rules=[Rule(dimension="PP", phase="FORWARD", codec="int4", sample_changes=4)]),
+            "has sample_changes, but",
+        ),
+        (
+            Scheme(rules=[Rule(dimension="DP", codec="int4:32/256", mixed_bits=5)]),
+            "has mixed_bits, but the gradients of",
+        ),
         (Scheme(rules=[Rule(dimension="ZERO", codec="int4", differences=True)]), "has differences, but a program's"),
         (Scheme(rules=[Rule(dimension="DP", codec="none", low_rank=4)]), "has low_rank, but a program's calls do not"),
         (Scheme(algorithm="homomorphic", default="int8:256"), "homomorphic"),

@@ -118,7 +118,7 @@ def test_a_rule_may_name_the_traffic_of_experts():
     scheme = Scheme(rules=[Rule(dimension="TP", codec="zfp:16"), Rule(dimension="EP", phase="FORWARD", codec="int8")])
     assert [scheme.treatment(traffic).rule for traffic in (there, back, ("TP", "FORWARD", "ACT"))] == [2, 0, 1]
     assert find_content(there) == find_content(back) == "activations"
-    with pytest.raises(ValueError, match="EP has EP FORWARD ACT, EP BACKWARD GRAD"):
+    with pytest.raises(ValueError, match="EP has only EP FORWARD ACT, EP BACKWARD GRAD"):
         Rule(dimension="EP", kind="PARAM", codec="int8")
 
 

@@ -68,8 +68,8 @@ def test_a_cut_file_is_refused(cut: int, tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"steps": []}, "at least 1 item"),
-        ({"steps": [5, 3]}, "rising order"),
-        ({"steps": [3, 3]}, "rising order"),
+        ({"steps": [5, 3]}, "ascending order"),
+        ({"steps": [3, 3]}, "ascending order"),
         ({"steps": [0]}, "greater than or equal to 1"),
         ({"steps": [3], "each": 0}, "greater than or equal to 1"),
         ({"steps": [3], "message_mb": 65.0}, "is larger than mb 64"),

@@ -158,7 +158,7 @@ def test_the_share_of_the_link(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "of the link" not in capsys.readouterr().out
     diagnose_files([trace], link_gbit=2 * 8e-9 * 4000 / 300e-6)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].endswith(" per GPU, and the link has 0.213333.")
+    assert " per GPU, and the link has 0.213333 Gbit/s." in " ".join(lines[:4])
     (heading,) = [line for line in lines if line.endswith("of the link")]
     assert [line.split()[-2] for line in lines if "reduce-scatter" in line and "%" in line[len(heading) - 8 :]] == [
         "50.0"

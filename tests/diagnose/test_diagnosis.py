@@ -122,7 +122,7 @@ def test_messages_in_the_group_of_all_ranks_have_an_unknown_dimension(tmp_path: 
 
 
 def late_rank(ahead: float) -> tuple[list[Event], list[Event]]:
-    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. Its clock is ahead."""
+    """Return traces in which rank 1 begins its all-reduce 150 us later than rank 0. The clock of rank 1 is ahead."""
     first = [*steps(0, 1000), kernel(0, 400), collective(400, 350, n=100), kernel(750, 250)]
     second = [*steps(0, 1000), kernel(0, 550), collective(550, 200, n=100), kernel(750, 250)]
     return first, shifted(second, ahead)
@@ -240,3 +240,12 @@ def test_the_answer_names_traffic_that_cannot_pay(tmp_path: Path) -> None:
     counts = [*steps(0, 1000), kernel(0, 500), collective(500, 500, dtype="Long")]
     assert "no call sends floating-point values" in sentences(read(tmp_path, counts))[1]
     assert "nothing to compress" in sentences(read(tmp_path, [*steps(0, 10), kernel(0, 10)]))[0]
+
+
+def test_a_lost_call_is_reported(tmp_path: Path) -> None:
+    """A profiler may lose a call that ends while it stops."""
+    complete = [*steps(0, 1000, 2000), *(collective(start, 100) for start in (100, 500, 1100, 1500))]
+    assert read(tmp_path, complete, complete).gaps == ()
+    diagnosis = read(tmp_path, complete, complete[:-1])
+    assert [(gap.rank, gap.operation, gap.present, gap.expected) for gap in diagnosis.gaps] == [(1, "all-reduce", 3, 4)]
+    assert any(line.startswith("The trace of rank 1 contains 3 of 4 all-reduce calls") for line in sentences(diagnosis))

@@ -1,7 +1,7 @@
 """Tests of the overlap of communication and computation, compared with HolisticTraceAnalysis on the same traces.
 
-HolisticTraceAnalysis computes the fraction of a rank's communication that computation covers, over a whole trace. It
-uses the same definition as hpcbench, with two differences: it rounds times to whole microseconds unless
+HolisticTraceAnalysis computes the fraction of a rank's communication that computation covers, over a whole trace. The
+peer uses the same definition as hpcbench, with two differences: it rounds times to whole microseconds unless
 HTA_DISABLE_NS_ROUNDING is set, and rounds its result to 0.01 percentage points. For rank 0 of the peer's own trace of
 two ranks over NCCL 2.17, both tools report 15.61 %, and 15.14 % with rounded times.
 """

@@ -51,7 +51,7 @@ def image(tmp_path: Path) -> str:
 
 
 def python(tmp_path: Path, version: str) -> str:
-    """Write an interpreter with this hpcbench version, and return its path."""
+    """Write an interpreter that reports this hpcbench version, and return its path."""
     path = tmp_path / "python-inside"
     path.write_text(f"#!/bin/sh\necho hpcbench={version}\n", encoding="utf-8")
     path.chmod(0o755)

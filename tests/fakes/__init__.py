@@ -225,7 +225,7 @@ class Fake:
 
 
 class FakeLSF(Fake):
-    """A fake of LSF. Its flavours are csm, lsf, old and lsf-like: see `fakes.lsf.flavours`.
+    """A fake of LSF. The flavours are csm, lsf, old and lsf-like: see `fakes.lsf.flavours`.
 
     Examples
     --------

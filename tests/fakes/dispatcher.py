@@ -1,4 +1,4 @@
-"""Dispatcher of a fake. It runs the jobs on this machine, and signals and ends them on time.
+"""Dispatcher of a fake. The dispatcher runs the jobs on this machine, and signals and ends them on time.
 
 When its stdin is closed, it ends all its jobs and exits. The dispatcher therefore never outlives the process that
 started it.

@@ -1,4 +1,4 @@
-"""Entry point of a fake's programs. It records each call, injects faults, and runs the program."""
+"""Entry point of a fake's programs. The entry point records each call, injects faults, and runs the program."""
 
 import importlib
 import io
@@ -30,7 +30,7 @@ PROGRAMS = {
     "flux": ("flux",),
 }
 LAUNCHERS = ("blaunch", "jsrun", "lrun")
-"""Launchers. Their output is not recorded, because it is the output of the started processes."""
+"""Launchers, whose output is not recorded because it is the output of the started processes."""
 _REGISTRY: dict[str, Callable[["Call"], int]] = {}
 
 

@@ -1,4 +1,4 @@
-"""Tests of shipped sites' scripts with the fake LSF: arrays, cancel, dependent studies, LSF variants."""
+"""Tests of shipped sites' scripts with the fake LSF: arrays, cancellation, dependent studies and LSF variants."""
 
 import contextlib
 import json

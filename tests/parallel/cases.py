@@ -302,4 +302,4 @@ SUITES: dict[str, Callable[..., Iterable[Comparison]]] = {
     suite.__name__: suite for suite in (grid, bit_equal, lossless, lossy, overlapped, faulty)
 }
 COVERS = ("grid",)
-"""Suites that run `STEPS` steps. Other suites run fewer."""
+"""Suites that run `STEPS` steps. Other suites run fewer steps."""

@@ -1,4 +1,4 @@
-"""Calls of a step whose lengths depend on the text: rows of experts without dropping, and rows of the embedding."""
+"""Calls of a step whose lengths depend on the text: rows of experts that drop no tokens, and rows of the embedding."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -2,8 +2,8 @@
 
 Prints JSON lines.
 
-The tests of collectives define the emulated device. Its streams are lazy, so a missing wait leads to a missing result.
-PyTorch computes immediately, so the caller's stream never has pending work.
+The tests of collectives define the emulated device. The streams of this device are lazy, so a missing wait leads to a
+missing result. PyTorch computes immediately, so the caller's stream never has pending work.
 """
 
 import io

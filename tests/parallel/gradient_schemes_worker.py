@@ -46,7 +46,7 @@ Bytes = dict[str, list[int]]
 
 
 def run_with(*rules: Rule, **train: Any) -> Run:
-    """Return a run of two replicas whose rules are `rules`."""
+    """Return a run of two replicas with the given rules."""
     run = run_of("neox", Layout(dp=2), precision="fp32")
     settings = {"global_batch": 4, "micro_batch": 1, "steps": STEPS, "bucket_mb": 0.02, **train}
     scheme = NamedScheme(name="tested", algorithm="two-shot", default="none", rules=list(rules))
@@ -121,7 +121,7 @@ def steps() -> None:
 
 
 def forgotten() -> None:
-    """Print the residuals after steps with feedback, and after the steps of the rule."""
+    """Print the size of the residuals after each step, including a step in which the rule no longer applies."""
     signs = {"dimension": "DP", "codec": "sign:1024", "feedback": True}
     run = run_with(Rule(**signs, until_step=2))
     trainer = make_trainer(run)
@@ -137,7 +137,7 @@ def forgotten() -> None:
 
 
 RANK, SHAPES = 2, {"first": (24, 16), "bias": (16,), "small": (6, 4), "second": (5, 8, 12)}
-"""Shapes of parameters. The factors of `small` would not be small enough."""
+"""Shapes of parameters. For `small`, low-rank factors would save too few values."""
 
 
 def low_rank() -> None:
@@ -159,7 +159,7 @@ def low_rank() -> None:
 
 
 class OfPyTorch:
-    """PyTorch's PowerSGD for one bucket, with the same start as hpcbench's iteration."""
+    """PyTorch's PowerSGD for one bucket, starting from the same factors as hpcbench's iteration."""
 
     def __init__(self, starts: list[Tensor]) -> None:
         self.state = PowerSGDState(None, RANK, start_powerSGD_iter=2, min_compression_rate=2)
@@ -200,7 +200,7 @@ def own_gradient(step: int, piece: Piece) -> Tensor:
 
 
 def iterate(group: Group, codec: str, steps: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
-    """Sum the gradients of several steps, and compare the sums with PyTorch's and with the sum of all steps."""
+    """Sum the gradients of each step. Compare each sum with PyTorch's, and their total with the exact total."""
     scheme = Scheme(algorithm="two-shot", rules=[Rule(dimension="DP", codec=codec, low_rank=RANK)])
     channel = Policy(scheme).channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     piece, reducer, oracle = make_bucket_piece(), LowRank(channel), None
@@ -237,7 +237,7 @@ STARTED = ("first", "second")
 
 
 def low_rank_sums() -> None:
-    """Compare sums with PyTorch's hook: without a fault, with a lossy codec for the factors, and with faults."""
+    """Compare sums with those of PyTorch's hook: without a fault, with lossy factors, and with each fault."""
     group = Mesh(WORLD.Dup(), Layout(dp=2), Progress(Wait.GIVE_WAY)).dp
     name = WORLD.bcast(tempfile.mkdtemp() if WORLD.rank == 0 else None)
     store = dist.FileStore(str(Path(name) / "store"), WORLD.size)
@@ -300,7 +300,7 @@ def averaged_sums() -> None:
 
 
 def sum_averaged(group: Group) -> float:
-    """Return the relative difference between all gradients and all sums plus the residuals / (1 - average)."""
+    """Return the relative error of `sums + residuals / (1 - average)`, compared with the total of all gradients."""
     rule = Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=AVERAGE)
     scheme = Scheme(algorithm="two-shot", rules=[rule])
     channel = Policy(scheme).channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
@@ -322,12 +322,12 @@ def sum_averaged(group: Group) -> float:
 
 
 def errors_not_averaged() -> Patch:
-    """The residual of a message is its own error, not the average with earlier errors."""
+    """The residual is the error of the last message, not its average with earlier errors."""
     return patch.object(AveragedErrors, "average", lambda self, piece: None)
 
 
 def weights_exchanged() -> Patch:
-    """The new error has the weight of the earlier residual, and the earlier residual that of the new error."""
+    """The coefficients of the new error and of the earlier residual are exchanged in the average."""
     average = AveragedErrors.average
 
     def faulty(self: AveragedErrors, piece: Piece) -> None:
@@ -343,7 +343,7 @@ FAULTS_OF_AVERAGE = list_faults(errors_not_averaged, weights_exchanged)
 
 
 def error_of_the_sum() -> Patch:
-    """The error of a low-rank gradient is its difference from the sum instead of its share of the sum."""
+    """The error of a low-rank gradient is its difference from the sum instead of from the mean."""
     complete = LowRank._complete
 
     def faulty(self: LowRank, matrices: list[Any], *arguments: Any) -> None:

@@ -51,7 +51,7 @@ def depth_left_out() -> Patch:
 
 
 def gathered_in_another_order() -> Patch:
-    """The pieces of a gathered matrix are in the order of the previous ranks."""
+    """The pieces of a gathered matrix are shifted by one rank."""
     gather = gathered.gather
 
     def faulty(x: Tensor, line: GridLine | None) -> Coming:
@@ -62,7 +62,7 @@ def gathered_in_another_order() -> Patch:
 
 
 def mean_divided_twice() -> Patch:
-    """The gradient of the mean over all tokens is divided a second time by the number of ranks that hold tokens."""
+    """The gradient of the mean over all tokens is divided twice by the number of ranks that hold tokens."""
     backward = loss._CrossEntropy.backward
 
     def faulty(ctx: Any, *gradients: Tensor) -> Any:
@@ -105,7 +105,7 @@ def own_summand_for_the_sum() -> Patch:
 
 
 def scattered_before_the_sum() -> Patch:
-    """A rank takes the block of its own contribution instead of the sum."""
+    """A rank takes its block from its own contribution instead of from the sum."""
 
     def faulty(x: Tensor, line: GridLine | None) -> Coming:
         if line is None:
@@ -139,7 +139,7 @@ def weight_gathered_once() -> Patch:
 
 
 def norm_counts_every_layer_of_the_grid() -> Patch:
-    """The gradient norm counts a weight once per layer of the 2.5-D grid that holds the weight."""
+    """Each layer of the 2.5-D grid that holds a copy of a weight adds it to the gradient norm."""
     return patch.object(Shard, "counts_in_norm", True)
 
 

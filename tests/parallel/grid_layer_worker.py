@@ -186,9 +186,9 @@ def compare(layout: Layout, overlap: bool) -> None:
 
 
 def memory(layout: Layout) -> dict[str, Any]:
-    """Return the model elements that a rank holds, and the elements that a layer saves for the backward pass.
+    """Return the number of parameters on a rank, and of elements that a layer saves for the backward pass.
 
-    Each number is paired with the number that the formulas predict.
+    Each number is followed by the prediction of the formulas.
     """
     model, samples = model_on(layout), layout.grid.samples
     side = build(layout, model, WORLD.Dup(), Scheme(algorithm="native"), torch.float64, False)
@@ -214,7 +214,7 @@ def memory(layout: Layout) -> dict[str, Any]:
 def lossy(layout: Layout) -> dict[str, Any]:
     """Check a layer whose weights are sent as 8-bit integers.
 
-    The error bound is the codec's bound per weight, multiplied by the largest sum of input magnitudes.
+    The error bound of an output is the codec's bound per weight, multiplied by the largest sum of input magnitudes.
     """
     model, samples = model_on(layout), layout.grid.samples
     rules = [Rule(dimension="TP", kind="PARAM", axis="i", codec="int8:256")]

@@ -1,4 +1,4 @@
-"""Number of parameters on a rank of a tensor grid, in closed form, and number of elements that its layers send."""
+"""Closed forms: the parameters on a rank of a tensor grid, and the elements that the rank's layers send."""
 
 import math
 from collections import Counter

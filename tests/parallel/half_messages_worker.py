@@ -1,5 +1,7 @@
-"""Worker that tests half-precision messages, bf16 weights and overflows hidden by a codec. The worker prints JSON
-lines."""
+"""Worker that tests half-precision messages, bf16 weights, and overflows hidden by a codec.
+
+The worker prints JSON lines.
+"""
 
 import json
 import sys
@@ -111,9 +113,9 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Test reductions that round at other points.
+    """Test reductions whose sums are rounded at other points.
 
-    The sums are computed by the MPI library, or within a node without the codec.
+    The sums are computed by the MPI library, or, within a node, without the codec.
     """
     everyone = [contribution(rank) for rank in range(RANKS)]
     exact = np.sum(everyone, axis=0, dtype=np.float64)
@@ -149,7 +151,7 @@ def reductions() -> Iterator[dict[str, Any]]:
 
 
 def many_sums() -> dict[str, Any]:
-    """Run MPI reductions in the background, each as a reduce-scatter and an all-gather."""
+    """Run MPI reductions in the background. Each consists of a reduce-scatter and an all-gather."""
     group, ch = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY, background=True)), channel("none", "bf16", Algorithm.NATIVE)
     rng = np.random.default_rng(WORLD.rank)
     sizes = [20_000, 300_000, 17_000, 90_000, 40]
@@ -163,7 +165,7 @@ def many_sums() -> dict[str, Any]:
 
 
 def residuals() -> dict[str, Any]:
-    """Check that the mean of many half-precision sums converges, because residuals store the rounding errors."""
+    """Check that the mean of many half-precision sums converges, because rounding errors are kept in residuals."""
     group, errors = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY)), []
     exact = np.sum([contribution(rank) for rank in range(RANKS)], axis=0, dtype=np.float64)
     for feedback in (Feedback(N), None):
@@ -208,7 +210,7 @@ def message_bytes(trainer: Trainer) -> dict[str, int]:
 
 
 def predicted(trainer: Trainer) -> dict[str, int]:
-    """Return the predicted bytes of the two steps."""
+    """Return the predicted bytes of two steps by traffic."""
     a_run = trainer.run
     step = volume.count_all_ranks_bytes(a_run.model, a_run.train, a_run.layout)
     return {" ".join(key): 2 * nbytes for key, nbytes in step.items()}
@@ -265,7 +267,7 @@ def squeezed() -> dict[str, Any]:
 
 
 def reduce_small_gradients(trainer: Trainer) -> None:
-    """Reduce gradients of 2^-28, without the loss scale of 2^12."""
+    """Reduce gradients of 2^-28, which are 2^-16 with the loss scale of 2^12."""
     engine = trainer.data_parallel
     engine.begin(micro_batches=1, loss_scale=trainer._scale.value)
     for piece in engine.pieces:
@@ -302,7 +304,7 @@ def tied_copies() -> dict[str, Any]:
 def masters() -> Iterator[dict[str, Any]]:
     """Check that bf16 weights are the rounded fp32 master weights on every rank.
 
-    Results with bf16 messages are bitwise identical.
+    Results must not change if parameters are sent in bf16.
     """
     for zero in (0, 1):
         weights = []

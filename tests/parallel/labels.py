@@ -1,4 +1,4 @@
-"""Conversion of axis labels to a study's run with the corresponding values."""
+"""Conversion of axis labels to a study with one run that has the corresponding values."""
 
 from functools import cache
 from math import prod
@@ -20,7 +20,7 @@ Labels = dict[str, str]
 """Axis labels by axis name. `completed` adds the labels of missing axes."""
 
 MOST_RANKS = 16
-"""Two replicas, stages or context-parallel ranks, each on a tensor grid of eight ranks."""
+"""Two replicas, two stages or two context-parallel ranks, each on a tensor grid of eight ranks."""
 
 _FIRST: Labels = {axis: next(iter(values.values)) for axis, values in AXES.items()}
 _LOSSY = AXES["scheme"].rounding

@@ -40,9 +40,9 @@ KEEPING = NamedScheme(
 
 
 def settings() -> Iterator[tuple[str, Run, int]]:
-    """Yield runs by name with their numbers of slices: layouts, each with the baseline and with int8.
+    """Yield the name, run and number of slices of each case: every layout with the baseline and with int8.
 
-    With several slices, two lanes are used. The model of the traffic assumes one slice.
+    With several slices, two lanes are used. The prediction of the traffic assumes one slice.
     """
     layouts: dict[str, tuple[Layout, dict[str, Any]]] = {
         "replicas": (Layout(dp=WORLD.size), {"zero": 0}),
@@ -70,7 +70,7 @@ def make_run(layout: Layout, scheme: NamedScheme, **train: Any) -> Run:
 
 
 def train(run: Run, slices: int, places: Places | None, around: Callable[[], Any]) -> dict[str, Any]:
-    """Train for a few steps. Return results, and the counters of this rank by channel."""
+    """Train for a few steps. Return the results of all steps and this rank's counters by channel."""
     corpus, progress = shared_text.corpus(), Progress(Wait.GIVE_WAY, background=run.train.overlap)
     with around(), patch.object(planner, "_counts", lambda n, topology, asked: [slices]):
         trainer = Trainer(run, WORLD.Dup(), progress, corpus, places)
@@ -136,7 +136,7 @@ def nothing(*args: Any, **settings: Any) -> None:
 
 
 def drained(order: GroupOrder, accelerator: Any, stream: int) -> None:
-    """Run all queued work instead of recording an event, because MPI does not survive messages in another order."""
+    """Run all queued work instead of recording an event, because MPI fails if the order of messages differs."""
     accelerator.model.run_until(lambda: not accelerator.model.pending)
 
 
@@ -148,7 +148,7 @@ FAULTS: dict[str, tuple[type, str, Callable[..., None]]] = {
 
 
 def planted() -> None:
-    """Remove each kind of event."""
+    """Remove each kind of event in turn, and print the errors that the strict device detects."""
     run = make_run(Layout(dp=WORLD.size), INT8, zero=0, steps=1, warmup_steps=0)
     for name, (owner, method, function) in FAULTS.items():
         with patch.object(owner, method, function):

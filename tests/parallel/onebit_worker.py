@@ -83,8 +83,8 @@ def states(trainer: Trainer) -> list[dict[str, Array]]:
 class Simulation:
     """Simulation of a bucket's masters, momenta and errors on all ranks after the warm-up.
 
-    The simulation implements algorithm 1 of the paper. Each worker applies its error and compresses. Each server sums,
-    applies its error, and compresses again. A rank's contribution to its own server part is exact.
+    The simulation implements algorithm 1 of the paper. Each worker adds its stored error and compresses. Each server
+    sums, adds its stored error, and compresses again. A rank's contribution to the part that it serves is exact.
     """
 
     def __init__(self, state: dict[str, Array], bucket: Bucket, planned: Plan) -> None:
@@ -159,7 +159,7 @@ def planned_for(n: int) -> Plan:
 
 
 def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
-    """Train with a fault planted after the warm-up, and compare every step with the simulation."""
+    """Plant a fault after the warm-up, train, and compare every step with the simulation."""
     trainer = make_trainer(run("neox", Layout(dp=RANKS)), WORLD.Dup())
     engine = trainer.data_parallel
     assert isinstance(engine, OneBitAdam)
@@ -205,7 +205,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """Return the relative norm of the values that are neither in a step's output nor stored for the next step."""
+    """Return the relative norm of the values that a step loses: neither in its output nor in the stored errors."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
@@ -257,7 +257,7 @@ def scale_of_another_block() -> Any:
 
 
 def unused_not_cleared() -> Any:
-    """The momentum of elements without a gradient is set to the magnitude of their block."""
+    """The momentum of elements that have no gradient is set to the magnitude of their block."""
     return patch.object(OneBitAdam, "_clear_unused", lambda self, piece: None)
 
 

@@ -16,7 +16,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.training import UNFLUSHED
 
 PARTS = {"few": 8, "rest": 8, "wide": MOST_RANKS}
-"""Number of ranks in the world for the cases of each part."""
+"""Number of MPI ranks that run the cases of each part."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,15 @@ class Pairs:
 
     @cached_property
     def run(self) -> Run:
-        """Run of the case."""
+        """Run that the labels describe."""
         return _accepted(self.labels)
 
     @cached_property
     def reference(self) -> Run:
-        """Single-process run with the same samples. For a pipeline without a flush, the smallest such pipeline is used.
+        """Single-process run with the same samples.
 
-        In a pipeline without a flush, weights depend on the stage and on the position of a micro-batch in its replica.
+        For a pipeline without a flush, the reference is the smallest such pipeline. In a pipeline without a flush,
+        weights depend on the stage and on the position of a micro-batch in its replica.
         """
         run = self.run
         labels = {axis: label for axis, label in self.labels.items() if AXES[axis].mathematics} | {"dp": "1"}

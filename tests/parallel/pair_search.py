@@ -19,7 +19,7 @@ Pair = tuple[Value, Value]
 
 LIST = Path(__file__).with_name("pairs.json")
 ROOM = 2
-"""Maximum number of ranks of a case, even if its first pair needs fewer."""
+"""Maximum number of ranks of a case."""
 
 TRIES = 4
 """Number of candidates per case. The candidate that covers the most new pairs is selected."""
@@ -45,8 +45,8 @@ def pairs_of(case: Labels) -> Iterator[Pair]:
 def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
     """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), in descending order of ranks.
 
-    Pairs of values that reproduce one process up to rounding are covered by separate cases, in which all values have
-    this property.
+    If both values of a pair reproduce one process up to rounding, the pair is covered by a case in which all values do
+    so.
     """
     chance, cases = Random(seed), []
     for exact in (True, False):
@@ -63,7 +63,7 @@ def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
 def _grown(
     case: Labels, pairs: dict[Pair, int], missing: set[Pair], *, most: int, exact: bool, chance: Random
 ) -> Labels:
-    """Complete a case. Each label is selected to cover as many missing pairs as possible."""
+    """Complete a case. Each label is chosen so that the case covers as many missing pairs as possible."""
     left = [axis for axis in AXES if axis not in case]
     while left:
         offers = []

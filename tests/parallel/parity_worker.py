@@ -186,7 +186,7 @@ def compare_all(comparisons: list[Comparison], steps: int) -> None:
 
 
 def residuals() -> dict[str, Any]:
-    """Check residuals after a few steps, after loading them with other bucket sizes, and after a skipped step."""
+    """Check the residuals after a few steps, after loading them with other bucket sizes, and after a skipped step."""
     run = run_of(RUN_FOR_RESIDUALS)
     first = make_trainer(run, WORLD)
     for k in range(2):
@@ -222,7 +222,7 @@ def overflow() -> dict[str, Any]:
 
 
 def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
-    """Print one line per rank without faults, and for each fault that the test must detect."""
+    """Print one line per rank without faults, and one with each fault that the test must detect."""
     for fault in (None, *(name for name, fault in FAULTS.items() if fault.red == test)):
         meet(WORLD)
         with PLANTS[fault]() if fault else nullcontext():
@@ -234,9 +234,9 @@ def print_every_rank(scene: Callable[[], dict[str, Any]], test: str) -> None:
 
 
 def choose_comparisons(suite: str, part: str) -> list[Comparison]:
-    """Return the comparisons of a suite for one part: the comparisons of `make test`, or the rest.
+    """Return the comparisons of one part of a suite: those of `make test`, or the rest.
 
-    Fault suites are complete.
+    Suites of faults are not divided.
     """
     comparisons = list(SUITES[suite]())
     if suite == faulty.__name__:

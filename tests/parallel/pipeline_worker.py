@@ -49,7 +49,8 @@ def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str, object]:
     """Return the largest relative errors over the steps.
 
-    Also list the gradients that are not bitwise identical in the first step, and report whether any differ in any step.
+    Also list the gradients that are not bitwise identical in the first step, and whether any gradient differs in any
+    step.
     """
     off: dict[str, object] = {"loss": 0.0, "gradients": 0.0, "weights": 0.0}
     other: list[set[str]] = []
@@ -94,7 +95,7 @@ def schedules() -> None:
 
 
 class Half(nn.Module):
-    """A model part that takes no time, so that only messages matter."""
+    """A model part whose computation takes no time, so that only messages matter."""
 
     def __init__(self, hidden: int, *, first: bool) -> None:
         super().__init__()

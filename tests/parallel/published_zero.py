@@ -1,4 +1,4 @@
-"""Formulas for memory and host transfers of the ZeRO stages (arXiv 1910.02054, sections 3 and 5): oracles."""
+"""Oracles: published formulas for memory and host transfers of the ZeRO stages (arXiv 1910.02054, sections 3 and 5)."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -66,13 +66,13 @@ MORE: list[Case] = [
         {"layout.dp": 4, "train.zero": 3, "train.node_copy": True},
     )
 ]
-"""Chunks, which require more layers, and second copies of pieces, which require stage 3."""
+"""Settings for chunks, which require more layers, and for second copies of pieces, which require stage 3."""
 
 
 MOST = 4
 """Maximum number of ranks of a case.
 
-Two cases can therefore run at the same time on the available ranks, and every kind of replica is covered.
+With this limit, two cases can run at the same time, and every kind of replica is covered.
 """
 
 

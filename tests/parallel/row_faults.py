@@ -75,7 +75,7 @@ def rows_of_the_last_micro_batch_only() -> Patch:
 
 
 def rows_noted_in_the_forward_pass() -> Patch:
-    """Rows are recorded in the forward pass, and a pipeline runs further forward passes before the gradients exist."""
+    """Rows are recorded in the forward pass, although pipelines run more forward passes before the gradients exist."""
 
     def faulty(self: Touched, module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
         if vectors.requires_grad:
@@ -123,12 +123,15 @@ def own_rows_kept_exact() -> Patch:
 
 
 def sent_where_whole_is_shorter() -> Patch:
-    """Rows are sent although the whole gradient is shorter. All values stay within their bounds."""
+    """Rows are sent although the whole gradient is shorter. Only the number of bytes is wrong."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: True)
 
 
 def decides_by_its_own_times() -> Patch:
-    """A rank uses a switch point from its own measurements. Ranks choose different paths and wait for each other."""
+    """A rank computes its switch point from its own measurements.
+
+    Ranks choose different paths and wait for each other.
+    """
     return patch.object(measure, "longest", lambda world, times, exact: list(times))
 
 

@@ -35,7 +35,7 @@ from hpcbench.parallel.sparse.reduction import ByRows
 from hpcbench.train.trainer import Trainer
 
 STEPS = 1
-"""Number of steps. `conserved` tests gradients over more steps."""
+"""Number of steps. `conserved` runs more steps."""
 Step = list[list[int]]
 """Distinct tokens of each reduction in a step."""
 KNOWN: dict[str, list[list[Step]]] = {}
@@ -119,10 +119,7 @@ plain_train = parity_worker.train
 
 
 def conserved() -> None:
-    """Check that received values and residuals add up to all gradients.
-
-    The run takes a few steps of top-k with error feedback.
-    """
+    """Check that received values and residuals add up to all gradients in a few steps of top-k with error feedback."""
     start = ByRows.start
     for zero in (0, 1):
         settings = {**row_cases.FOUR, "scheme": "top-feedback", "train.precision": "fp32", "train.zero": zero}
@@ -183,7 +180,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
 
 
 def switched() -> None:
-    """Print the switch points and choices of ranks with different measured times, and one actual measurement."""
+    """Print the ranks' switch points and choices if their measured times differ, and a real measurement."""
     comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
     if parity_worker.WORLD.rank >= 4:
         return
@@ -210,7 +207,7 @@ def switched() -> None:
 
 
 def tell_each(comm: MPI.Comm, times: str, stage: int, fault: str | None, trainer: Trainer) -> None:
-    """Print one line per rank: its switch point, its choice at several densities, and its choice in a step."""
+    """Print each rank's switch point, its choice at several densities, and its choice in a step."""
     by_rows, switch = trainer.data_parallel.by_rows, trainer.rows.switch
     assert by_rows and switch
     (piece,) = (piece for piece in trainer.data_parallel.pieces if piece.bucket.by_rows)

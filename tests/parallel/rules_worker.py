@@ -1,4 +1,4 @@
-"""Worker that prints the traffic of four ranks under each setting, and of schemes with limits, as JSON lines."""
+"""Worker that prints JSON lines: the traffic of four ranks with each setting, and with schemes with limits."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def case(layout: Layout, scheme: NamedScheme = IDENTITY, **train: Any) -> Run:
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
-    """Train for a step (with 1-bit Adam, two), and return every active channel with its sums over all ranks."""
+    """Train for one step (two with 1-bit Adam), and return every active channel with its sums over all ranks."""
     trainer = Trainer(run, WORLD.Dup(), QUIET, CORPUS)
     for step in range(2 if run.train.freeze_step else 1):
         trainer.step(step)

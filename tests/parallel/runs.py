@@ -29,7 +29,7 @@ def run_of(
 
 
 def in_pairs(run: Run) -> Run:
-    """Return the run with a few samples in micro-batches of two, which sequence parallelism must not mix."""
+    """Return the run with a few samples in micro-batches of two. Sequence parallelism must not mix the two samples."""
     return run.changed(train=run.train.changed(global_batch=8, micro_batch=2))
 
 

@@ -134,7 +134,7 @@ def scheme(algorithm: str, codec: str = "none", **rule: Any) -> Setting:
 
 
 FUSED, UNFUSED = 0.05, 1e-6
-"""Bucket sizes in MB: one that holds several parameters, and one that holds a single parameter."""
+"""Bucket sizes in MB: a bucket of several parameters, and a bucket of a single parameter."""
 
 AXES: dict[str, Axis] = {
     "tensor": Axis(
@@ -256,6 +256,10 @@ NO_AXIS = {
         (f"train.keep_messages.{name}" for name in ("each", "ranks", "message_mb", "mb")),
         "how much is written (tests/features/messages/test_message_samples.py)",
     ),
+    **dict.fromkeys(
+        (f"train.codec_effects.{name}" for name in ("steps", "codecs")),
+        "repeats steps and changes no value (tests/features/effects/test_codec_effects.py)",
+    ),
     **dict.fromkeys(("train.slow_factor", "train.slow_rank"), "lets a rank sleep, and changes no value"),
     "train.transport": "NCCL needs GPUs (tests/comm/test_nccl_transport.py)",
     "schemes.environment": "variables for the MPI library",
@@ -268,7 +272,9 @@ NO_AXIS = {
         ("rules.dimension", "rules.phase", "rules.kind", "rules.axis", "rules.codec", "rules.min_bytes"),
         "which messages a codec is for, and which codec (test_rules_in_training.py, tests/comm)",
     ),
+    "rules.sample_changes": "sends changes of activations (test_sample_changes.py)",
     "rules.low_rank": "approximates gradients (test_gradient_schemes.py)",
+    "rules.mixed_bits": "splits gradients by width (test_mixed_widths.py)",
     **dict.fromkeys(("rules.feedback_average", "rules.feedback_reset"), "averages errors (test_gradient_schemes.py)"),
     "rules.differences": "the content of gathers (test_weight_differences.py)",
     **dict.fromkeys(("rules.from_step", "rules.until_step"), "the steps of a codec (test_gradient_schemes.py)"),
@@ -308,7 +314,7 @@ def set_by(settings: Iterable[Setting]) -> dict[str, set[Any]]:
 def unlisted(schema: dict[str, Any], accepted: Iterable[Setting]) -> list[str]:
     """Return the schema fields that are not listed here, and the values that no accepted setting contains.
 
-    A field that some settings omit also counts with its default.
+    If some settings omit a field, its default counts as covered.
     """
     values = set_by(accepted)
     fields = [name for name in schema if name not in values and name not in DERIVED and name not in NO_AXIS]

@@ -85,7 +85,7 @@ def tell(**answer: Any) -> None:
 
 
 def same_bits() -> None:
-    """Compare BSP with collectives, and SSP with a bound of 0 with BSP. Results must be bitwise identical."""
+    """Compare BSP with collectives, and compare SSP, with a bound of 0, with BSP. Results must be bitwise identical."""
     runs = {
         "all-reduce": run("all-reduce", eval_every=3),
         "bsp": run("bsp", eval_every=3),
@@ -119,7 +119,7 @@ class Held:
 def bounds() -> None:
     """Print the traces of all shards if one worker is as late as possible.
 
-    The staleness rule is correct, or planted off by one.
+    The staleness rule is correct, or off by one.
     """
 
     def off_by_one(self: ServerShard, clock: int) -> bool:

@@ -1,4 +1,4 @@
-"""Runs of models with grouped queries, gated MLPs, RMSNorm, no biases, and experts with their own width."""
+"""Runs of models with grouped queries, gated MLPs, RMSNorm, no biases, or a separate width for experts."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
-"""Worker that compares models with other architectures than GPT with one process. The worker prints one JSON line per
-case."""
+"""Worker that compares models of architectures other than GPT with one process.
+
+The worker prints one JSON line per case.
+"""
 
 import sys
 from unittest.mock import patch

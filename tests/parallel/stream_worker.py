@@ -245,7 +245,7 @@ def resumes() -> None:
 
 
 def diverges() -> None:
-    """Print the log of a run that ends because the loss or gradient norm of one stage is not finite in one step."""
+    """Print the log of a run that ends because one stage's loss or gradient norm is not finite."""
     timed = StreamTrainer._timed
     for case, stage, field, step in DIVERGED:
 

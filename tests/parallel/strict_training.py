@@ -1,10 +1,10 @@
-"""A strict device for training in host memory: a model of CUDA streams in each MPI rank, and of NCCL over MPI.
+"""A strict device for training in host memory: each MPI rank models CUDA streams, and NCCL is modeled over MPI.
 
 Kernels of codecs and NCCL's operations are queued on the streams of `strict_nccl` and run late, in adversarial order.
-PyTorch computes immediately on the caller's stream, so the streams run only as far as this stream has waited for them.
-Every access of PyTorch, and of the optimizer's kernel, to a tensor is checked. Errors are collected and the training
-continues, because the other ranks would wait for a rank that ends early. An operation of NCCL runs on MPI requests once
-all its ranks have reached it.
+PyTorch computes immediately on the caller's stream, so other streams run only as far as the caller's stream has waited
+for them. Every access of PyTorch, and of the optimizer's kernel, to a tensor is checked. Errors are collected and the
+training continues, because the other ranks would wait for a rank that ends early. An operation of NCCL runs on MPI
+requests once all its ranks have reached it.
 """
 
 import sys
@@ -51,12 +51,12 @@ STALLED_S = 60
 
 
 class RankModel(Model):
-    """The streams of one rank. They run as far as the host or the caller's stream needs.
+    """The streams of one rank. Queued work runs only as far as the host or the caller's stream needs.
 
     Attributes
     ----------
     host_waits : set of str
-        Lines that made the host wait for the device.
+        Source lines in which the host waited for the device.
     """
 
     def __init__(self, seed: int) -> None:
@@ -65,7 +65,10 @@ class RankModel(Model):
         self.host_waits: set[str] = set()
 
     def run_until(self, ended: Callable[[], bool]) -> None:
-        """Run queued work until a condition is met. Other ranks may have to reach their operations first."""
+        """Run queued work until a condition is met.
+
+        The work may have to wait until other ranks reach their operations.
+        """
         limit = time.monotonic() + STALLED_S
         while not ended():
             if self.run_one(self.seed, self.order):
@@ -96,12 +99,12 @@ class TensorDevice(StrictDevice):
 
 
 class TrainingDevice(StrictAccelerator):
-    """The device of this rank. It treats tensors of the host as its own.
+    """The device of this rank, which treats tensors in host memory as its own.
 
     Attributes
     ----------
     errors : list of str
-        Accesses that no event orders, each with the names of both operations.
+        Conflicting accesses that no event orders, each with the names of both operations.
     """
 
     model: RankModel
@@ -156,7 +159,7 @@ class TrainingDevice(StrictAccelerator):
                         self._uses.add(use, self.caller.clock)
 
     def end(self) -> None:
-        """Run all work, and check that all ranks have made the same operations (a collective call)."""
+        """Run all work, and check that all ranks have started the same operations (a collective call)."""
         self.model.run_until(lambda: not self.model.pending)
         for communicator in self.communicators:
             self.errors += communicator.list_differences()
@@ -177,12 +180,12 @@ class TrainingDevice(StrictAccelerator):
 
 
 def _shared(launches: list[Launch], rank: int) -> list[str]:
-    """Return the communicators of the launches that another rank takes part in."""
+    """Return the communicators of the launches in which another rank takes part."""
     return [communicator for communicator, ranks in launches if rank in ranks]
 
 
 class MpiNccl(StrictCommunicator):
-    """NCCL's communicator on MPI requests. Its sums are those of the MPI library."""
+    """NCCL communicator that is modeled with MPI requests. Sums are computed by the MPI library."""
 
     def __init__(self, comm: MPI.Comm, accelerator: TrainingDevice) -> None:
         super().__init__(World(comm.size), comm.rank, accelerator)
@@ -193,7 +196,7 @@ class MpiNccl(StrictCommunicator):
         self._name = f"{self._ranks} {sum(other._ranks == self._ranks for other in accelerator.communicators)}"
         self._device = accelerator
         self.operations: list[tuple[Any, ...]] = []
-        """The kinds of all collectives, which have to be the same on all ranks."""
+        """Kinds of all collectives, which must be the same on all ranks."""
 
     def end(self) -> None:
         """End the group, and record its launch."""
@@ -203,7 +206,7 @@ class MpiNccl(StrictCommunicator):
         super().end()
 
     def list_differences(self) -> list[str]:
-        """List the ranks that have made different collectives (a collective call)."""
+        """List the ranks that have started different collectives (a collective call)."""
         everyone = enumerate(self._comm.allgather(self.operations))
         return [f"rank {rank} made other collectives" for rank, others in everyone if others != self.operations]
 
@@ -258,7 +261,7 @@ def _runner(begin: Callable[[], Slice]) -> Callable[[], bool]:
 
 
 class Watch(TorchDispatchMode):
-    """Report the memory accesses of every PyTorch operation to the device."""
+    """Dispatch mode that reports the memory accesses of every PyTorch operation to the device."""
 
     def __init__(self, device: TrainingDevice) -> None:
         super().__init__()
@@ -285,7 +288,7 @@ class Watch(TorchDispatchMode):
 
 @contextmanager
 def on_strict_device(device: TrainingDevice) -> Iterator[None]:
-    """Train on the device during the block. All its work has run at the end (a collective call)."""
+    """Train on the device during the block, and complete all its work at the end (a collective call)."""
     adamw, squares = flat.adamw, flat.squares
 
     def update(how: Any, master: torch.Tensor, gradient: torch.Tensor | None, *moments: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
 """Worker that tests tensor-parallel operations on two ranks, and the messages of a model's step. The worker prints JSON
 lines.
 
-A function of replicated tensors is checked as in one process: every rank takes its part of the arguments (`part`), and
+A function of replicated tensors is checked as in one process: every rank takes its part of the arguments (`part`) and
 joins the results of all ranks (`join`). Finite differences computed on both ranks therefore cover the whole function.
 """
 
@@ -109,7 +109,7 @@ def differentiated(f: Callable[..., Tensor], arguments: tuple[Tensor, ...], upst
 def cases(
     group: Group, policy: Policy, border: Border, tokens: Tensor
 ) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]]:
-    """Return by name: the parallel operation, the equivalent operation in one process, and the arguments."""
+    """Return, by name, the parallel operation, the equivalent operation in one process, and the arguments."""
     spread = border.stream.spread
 
     def inward(x: Tensor) -> Tensor:
@@ -157,7 +157,10 @@ def cases(
 
 
 def lossy() -> None:
-    """Check codecs in each direction. Ranks decode the same values, and gradients pass straight through."""
+    """Check codecs in each direction.
+
+    All ranks must decode the same values, and gradients must pass through unchanged.
+    """
     group = Group(WORLD, Progress(Wait.GIVE_WAY))
     x = torch.randn(2, 64, 32, generator=torch.Generator().manual_seed(WORLD.rank))
     for codec, phase, (name, stream) in product(

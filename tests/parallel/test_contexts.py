@@ -1,4 +1,4 @@
-"""Tests of context parallelism: attention, comparison of models with one process, and message bytes."""
+"""Tests of context parallelism: attention, models compared with one process, and message bytes."""
 
 from itertools import product
 from pathlib import Path
@@ -38,7 +38,7 @@ COVER = [pytest.param(comparison.name, marks=pytest.mark.long) for comparison in
 TOLERANCE = 1e-13
 """Tolerance relative to the norm of dense attention's output or gradient.
 
-Rounding errors are a few dozen times 1e-16.
+The tolerance covers a few dozen roundings of 1e-16.
 """
 EACH = list(product(WAYS, (2, 4), (False, True), (True, False)))
 

@@ -1,4 +1,4 @@
-"""Tests that the operation counts of models with experts match PyTorch's count of the products in a step."""
+"""Tests that the operation counts of models with experts match PyTorch's FLOP counts of a step's matrix products."""
 
 from pathlib import Path
 

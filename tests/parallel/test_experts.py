@@ -1,4 +1,4 @@
-"""Comparison of models with experts with one process, as in test_parity.py, and the bytes that each rank sends."""
+"""Tests that models with experts match one process (as in test_parity.py), and of the bytes that each rank sends."""
 
 from itertools import combinations
 from pathlib import Path

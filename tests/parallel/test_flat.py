@@ -118,7 +118,7 @@ def test_non_finite_values_reach_the_norm():
 
 
 def test_a_bucket_takes_the_first_gradient_and_adds_the_next_ones():
-    """The first gradient replaces the bucket's old values. Elements not reached by a backward pass are zero."""
+    """The first gradient replaces the bucket's old values. Elements that no backward pass reaches are zero."""
     parameters = [nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.randn(7))]
     bucket = Bucket([Held(p, Shard(str(k), tuple(p.shape))) for k, p in enumerate(parameters)], 1)
     bucket.gradients.fill_(99.0)

@@ -1,4 +1,4 @@
-"""Tests that GPU training gives the same results as on the CPU, and that only wire bytes pass through the host.
+"""Tests that training gives the same results on GPUs as on the CPU, and that only wire bytes pass through the host.
 
 The tests run on an emulated device everywhere. ``pytest -m gpu tests/parallel`` runs them on a real GPU.
 """

@@ -17,7 +17,7 @@ def reports(mpi_results):
 
 
 def test_each_step_has_the_bytes_of_the_rule_that_covers_the_step(reports):
-    """Engine, counters and model agree as integers in every step, and a step uses the codec of its rule."""
+    """In every step, engine, counters and prediction agree exactly, and the codec is that of the step's rule."""
     assert len(reports["steps"]) == 2
     for result in reports["steps"]:
         for step, sent in enumerate(result["scheduled"], start=1):
@@ -103,7 +103,7 @@ def test_an_overflow_of_one_replica_reaches_all(reports):
 
 
 def test_the_iteration_recovers_from_a_step_without_gradients(reports):
-    """PyTorch's hook returns NaN after such a step."""
+    """In contrast, PyTorch's hook returns NaN after a step without gradients."""
     assert len(reports["low_rank_after_zeros"]) == 2
     for result in reports["low_rank_after_zeros"]:
         assert result["telescoped"] < 1e-5 and min(result["sizes"]) > 1
@@ -113,8 +113,10 @@ def test_the_iteration_recovers_from_a_step_without_gradients(reports):
 
 
 def test_the_engine_averages_errors_and_sets_them_to_zero(reports):
-    """The first residuals are the plain residuals times 0.2. A reset after two updates changes the residuals of step
-    3."""
+    """In the first step, residuals are 0.2 times those of plain feedback.
+
+    A reset after two updates changes those of step 3.
+    """
     assert len(reports["averaged"]) == 8, "two ranks, four ZeRO stages"
     for result in reports["averaged"]:
         plain, averaged, reset = result["sizes"]

@@ -1,4 +1,4 @@
-"""Comparison of embedding gradients sent as rows with one process and with whole gradients, including their bytes."""
+"""Tests that embedding gradients sent as rows match one process and whole gradients, including the bytes sent."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Comparison of each layer on each tensor grid with the undivided layer in fp64, including the predicted bytes."""
+"""Tests that each layer on each tensor grid matches the undivided layer in fp64 and sends the predicted bytes."""
 
 from pathlib import Path
 

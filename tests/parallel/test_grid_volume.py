@@ -16,7 +16,7 @@ M, H = 8192, 4096
 
 
 def received(mode, ranks, depth=1, rows=M, hidden=H):
-    """Return the elements that a rank receives for the products of a block, in the forward and backward passes."""
+    """Return the number of elements that a rank receives for a block's products in the forward and backward passes."""
     grid = make_grid(mode, ranks, depth)
     total = 0
     for layer in grids.list_block_products(rows, Model(layers=1, hidden=hidden, heads=1)):
@@ -27,7 +27,7 @@ def received(mode, ranks, depth=1, rows=M, hidden=H):
 
 
 def one_dimension(ranks, rows=M, hidden=H):
-    """Return the elements of four all-reduces in 1-D tensor parallelism."""
+    """Return the number of elements that a rank receives in the four all-reduces of 1-D tensor parallelism."""
     return 4 * 2 * (ranks - 1) * rows * hidden // ranks
 
 
@@ -49,7 +49,8 @@ def test_a_block_of_8192_rows_and_4096_features(mode, ranks, depth, millions):
 def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
     """Compare the elements received.
 
-    A 2-D grid receives more than 1-D on 4 ranks but less on 64. A 3-D grid receives less on 8 ranks already.
+    On 4 ranks, a 2-D grid receives more than a 1-D grid, but less on 64 ranks. On 8 ranks, a 3-D grid already receives
+    less.
     """
     assert [round(one_dimension(ranks) / 1e6) for ranks in (4, 8, 64)] == [201, 235, 264]
     assert received("2d", 4) > one_dimension(4)
@@ -61,7 +62,7 @@ def test_on_few_ranks_one_dimension_sends_less_and_on_many_more():
 @pytest.mark.parametrize("q", [2, 3, 4])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_closed_forms_of_a_linear_layer(q, depth):
-    """The closed forms are 3 (q-1) (MK/d + KN) / q^2 if streamed, and 2 (q-1) (MK + KN + MN) / q^3 if gathered."""
+    """The closed forms are 3 (q-1) (MK/d + KN) / q^2 (streamed) and 2 (q-1) (MK + KN + MN) / q^3 (gathered)."""
     m, k, n = 60 * q**3 * depth, 7 * q**2, 5 * q**2
     for mode in ("2d", "2.5d"):
         if (mode == "2d") == (depth > 1):

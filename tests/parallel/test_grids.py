@@ -1,4 +1,4 @@
-"""Comparison of models on tensor grids with one process, as in test_parity.py, and the bytes of each mode."""
+"""Tests that models on tensor grids match one process (as in test_parity.py), and of the bytes of each mode."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Comparison of each layer, split over two and four ranks, with the undivided layer in fp64: values and gradients."""
+"""Tests that each layer, split over two and four ranks, matches the undivided layer in fp64: values and gradients."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ def actions_of(name: str, stages: int, batches: int) -> tuple[list[list[Action]]
 @EACH
 @pytest.mark.parametrize(("stages", "batches"), SHAPES)
 def test_a_stage_can_start_its_messages_in_the_order_of_all(name: str, stages: int, batches: int) -> None:
-    """A stage never has to send a message before the pass that creates it, nor to wait for a receive not started."""
+    """A stage never sends a message before the pass that creates it, nor waits for a receive that was not started."""
     actions, parts = actions_of(name, stages, batches)
     messages = order_messages(actions, parts)
     backward = any(action.work == "backward" for action in actions[0])
@@ -66,7 +66,7 @@ def test_stages_that_wait_for_each_other_are_refused() -> None:
 
 
 class Stages:
-    """All stages of a pipeline on the model. A pass adds one to its input."""
+    """All stages of a pipeline on the stream model. Each pass adds one to its input."""
 
     def __init__(self, name: str, stages: int, batches: int, codec: str = "none") -> None:
         self.actions, self.parts = actions_of(name, stages, batches)
@@ -122,7 +122,7 @@ class Stages:
 
 
 class LateStages(Stages):
-    """Stages that start a receive when they need its values."""
+    """Stages that start a receive only when they need the values."""
 
     def ordered(self, stage: int) -> Any:
         stages = self

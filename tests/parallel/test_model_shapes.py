@@ -167,7 +167,7 @@ def test_the_formula_counts_the_parameters_of_the_model(model):
 
 B = 3
 WITH_MEANS = LLAMA.changed(name="llama-layernorm", norm="layernorm")
-"""On a CPU, RMSNorm is not a single kernel and saves more than on a GPU."""
+"""A model with LayerNorm, because RMSNorm on a CPU is not a single kernel and saves more than on a GPU."""
 
 
 def count_kept_bytes(model, what):

@@ -1,4 +1,4 @@
-"""Tests that training over NCCL, on a strict model of streams, gives the results and the bytes of training over MPI."""
+"""Tests that training over NCCL, on a strict stream model, gives the same results and bytes as training over MPI."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ import pytest
 WORKER = Path(__file__).with_name("nccl_training_worker.py")
 RANKS = [2, pytest.param(4, marks=pytest.mark.long)]
 HOST_WAITS = {"clock.py", "places.py"}
-"""Modules that may wait for the device: clocks between steps, and samples of a codec's error."""
+"""Modules that may wait for the device: to read clocks between steps, and to sample the error of a codec."""
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_the_losses_weights_and_counters_are_those_over_mpi(mpi_results: Any, ranks: int) -> None:
-    """Plans have the same order of sums, so the bits are the same.
+    """Plans add in the same order, so results are bitwise identical.
 
-    NCCL's own sums are those of the MPI library in this model. On a GPU, the order of additions is NCCL's.
+    In this model, the MPI library computes NCCL's own sums. On a GPU, NCCL determines the order of additions.
     """
     results = [result["ranks"] for result in mpi_results(ranks, WORKER, "main")]
     assert len(results) == (5 if ranks == 2 else 10)
@@ -33,7 +33,7 @@ def test_the_losses_weights_and_counters_are_those_over_mpi(mpi_results: Any, ra
 def test_the_bytes_are_those_of_the_model(mpi_results: Any, ranks: int) -> None:
     """All ranks together send the predicted number of bytes.
 
-    Pieces of a vector differ in size by a block of the codec.
+    The bytes of single ranks differ, because pieces of a vector differ in size by a block of the codec.
     """
     for result in mpi_results(ranks, WORKER, "main"):
         sent, predicted = (sum_channels(rank[name] for rank in result["ranks"]) for name in ("sent", "predicted"))
@@ -41,7 +41,10 @@ def test_the_bytes_are_those_of_the_model(mpi_results: Any, ranks: int) -> None:
 
 
 def sum_channels(everyone: Iterable[dict[str, int]]) -> Counter[str]:
-    """Sum the bytes of all ranks. The sums of a step's results travel over MPI, and the model does not include them."""
+    """Sum the bytes of all ranks.
+
+    Sums of a step's results are excluded, because they are computed over MPI and the prediction excludes them.
+    """
     total = sum(map(Counter, everyone), Counter[str]())
     del total["EXACT STEP OPTIM"]
     return total

@@ -1,7 +1,7 @@
-"""Comparison of a model on several ranks with one process: loss, gradients and weights by global name.
+"""Tests that a model on several ranks matches one process: loss, gradients and weights by global name.
 
 The oracle runs in fp64, where rounding errors are 1e-16, far smaller than any error in a sum, scale or slice. The cases
-are in cases.py. docs/explanation/parity.md explains the tolerances, and which results are bitwise identical.
+are in cases.py. docs/explanation/parity.md explains the tolerances and states which results are bitwise identical.
 """
 
 from itertools import combinations
@@ -34,10 +34,10 @@ roundings of 1e-16.
 """
 
 WEIGHT_TOLERANCE = 1e-9
-"""Adam divides a gradient by its own size.
+"""Tolerance for Adam, which divides a gradient by its own size.
 
-A gradient that is zero except for rounding (the bias of the keys) becomes rounding / eps, which is 1e-18 / 1e-8 of a
-learning rate. The tensor started at zero and is three learning rates large.
+If a gradient consists only of rounding errors (the bias of the keys), the update is rounding / eps, i.e. 1e-18 / 1e-8
+of a learning rate. The tensor starts at zero and grows to three learning rates.
 """
 
 

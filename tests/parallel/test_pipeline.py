@@ -1,6 +1,6 @@
-"""Tests that every schedule and recomputation is bitwise identical to training without pipeline and recomputation.
+"""Tests that every schedule and recomputation mode is bitwise identical to training without either.
 
-Only the tied embedding differs in a pipeline, because each of its two copies is first summed over micro-batches.
+In a pipeline, only the tied embedding differs, because its two copies are first summed separately over micro-batches.
 """
 
 import math
@@ -91,7 +91,7 @@ def test_the_phases_add_up_to_the_step(report, case):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_messages_of_any_size_arrive(mpi_results, schedule):
-    """Each part doubles its input, and all parts together multiply by `gain`.
+    """Each part doubles its input, so all parts together multiply it by `gain`.
 
     The loss of micro-batch i is gain * (3 (i + 1) + 10). A weight's gradient is half the mean loss.
     """

@@ -25,7 +25,7 @@ def one_thread():
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Compute attention explicitly. Unlike the fused kernels, this saves the scores."""
+    """Compute attention explicitly. Unlike the fused kernels, this computation saves the scores."""
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     return scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf).softmax(-1) @ v
 
@@ -99,7 +99,7 @@ def test_an_input_without_gradient_gets_none():
     [(48, 6144, 41.5, 43.7), (96, 12288, 51.4, 52.8), (105, 20480, 56.0, 57.0), (128, 25600, 56.3, 57.0)],
 )
 def test_hardware_over_model_flops_as_published(layers, hidden, mfu, hfu):
-    """Compare with arXiv 2205.05198, table 5: the ratio of its columns, which are rounded to 0.1 %."""
+    """Compare with the ratio of two columns of table 5 in arXiv 2205.05198, which are rounded to 0.1 %."""
     shape = {"layers": layers, "hidden": hidden, "vocab": 51200, "seq_len": 2048}
     model = flops.count_model_flops(**shape)
     ratio = flops.count_hardware_flops(**shape, recompute="selective") / model

@@ -14,7 +14,7 @@ from hpcbench.train.experts import ExpertMLP
 from hpcbench.train.model import MLP, loss
 
 NARROW = Experts(count=2, top=1, capacity=1.0, min_capacity=1)
-"""A capacity of two for each of two experts, with four tokens."""
+"""Two experts, each with a capacity of two, for four tokens."""
 
 FIRST = [0.9, 0.6, 0.8, 0.7]
 """Probabilities of expert 0 for four tokens. All tokens prefer expert 0."""
@@ -126,7 +126,7 @@ def test_losses_are_means_over_samples():
 
 
 def test_a_penalty_has_the_gradient_of_a_summand():
-    """The reference adds the penalty to the loss explicitly, for one of four micro-batches and a loss scale of 64."""
+    """The reference explicitly adds the penalty to the loss, for one of four micro-batches and a loss scale of 64."""
     model = Model(layers=1, hidden=8, heads=2, experts=Experts(count=4, top=2, balance=0.5, z_loss=0.25, drop="none"))
     assert model.experts
     torch.manual_seed(3)

@@ -131,7 +131,7 @@ def test_impossible_schedules_are_refused(name, microbatches, chunks, says):
 def test_layers_alive_weigh_by_their_chunk():
     """A stage has chunks of 3 and 1 layers.
 
-    With 2 stages and 2 micro-batches, it runs the forward passes 0 0 1 1 first.
+    With 2 stages and 2 micro-batches, the stage first runs the forward passes 0 0 1 1.
     """
     actions = list(interleaved(0, 2, 2, 2))
     assert activations.count_alive(actions) == 4
@@ -170,7 +170,7 @@ def test_activation_bytes_of_a_layer(hidden, heads, per_token):
 
 @pytest.mark.parametrize(("heads", "hidden", "saved"), [(96, 12288, 0.70), (128, 20480, 0.65)])
 def test_selective_recomputation_saves_the_published_share(heads, hidden, saved):
-    """Compare with arXiv 2205.05198, section 5: 70 % of GPT-3's and 65 % of MT-NLG's activations, in every layout."""
+    """Compare with arXiv 2205.05198, section 5: 70 % (GPT-3) and 65 % (MT-NLG) of the activations, in every layout."""
     for split in ({}, {"tp": 8, "sequence_parallel": True}):
         shape = {"seq_len": 2048, "micro_batch": 1, "hidden": hidden, "heads": heads, **split}
         share = activations.count_layer_bytes(**shape, recompute="selective") / activations.count_layer_bytes(**shape)

@@ -1,4 +1,4 @@
-"""Tests of the parameter server: its clocks and updates, and comparisons with collectives and with a script."""
+"""Tests of the parameter server: clocks, updates, and comparisons with collectives and with a script."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ WORKERS, STEPS = 3, 6
 
 
 def lead(trace):
-    """Return the largest lead of a reading worker over the slowest worker in a shard's trace."""
+    """Return the largest lead over the slowest worker that any worker has when it reads, from a shard's trace."""
     clocks, most = [0] * WORKERS, 0
     for what, worker, clock, _, _ in trace:
         if what == "pull":
@@ -32,7 +32,7 @@ def lead(trace):
 
 
 def updates(trace):
-    """Count the updates before each trace entry."""
+    """Return the number of updates before each trace entry."""
     pushes = 0
     for what, _, _, version, seen in trace:
         assert seen == pushes // WORKERS
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_bsp_changes_no_bit(mpi_results):
 def test_replicas_that_differ_at_a_checkpoint_end_the_run_and_the_service(mpi_results):
     result = find_result(mpi_results, "differing", True)
     for state, reason, steps in result["outcomes"]:
-        assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 hold")
+        assert (state, steps) == ("failed", 3) and reason.startswith("replicas differ after step 3: ranks 0 and 1 have")
     assert result["serving"] == [False] * WORKERS
 
 

@@ -1,4 +1,4 @@
-"""Tests that a backward pass with a given gradient is bitwise identical to PyTorch's, and imports less."""
+"""Tests that a backward pass from a given gradient is bitwise identical to PyTorch's and imports fewer modules."""
 
 import subprocess
 import sys

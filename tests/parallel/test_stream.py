@@ -1,4 +1,4 @@
-"""Tests that pipelines without a flush follow the expected order, and are bitwise identical to a simulator."""
+"""Tests that pipelines without a flush follow the expected order, with results bitwise identical to a simulator's."""
 
 from pathlib import Path
 

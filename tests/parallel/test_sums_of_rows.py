@@ -25,7 +25,7 @@ def whole_sum(tables):
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_sums_of_rows_have_the_bits_of_sums_of_tables(ranks):
-    """Values have many magnitudes, and include zeros of both signs, infinities and opposites."""
+    """Values have many magnitudes. They include zeros of both signs, infinities, and pairs of opposite values."""
     make = torch.Generator().manual_seed(ranks)
     special = torch.tensor([0.0, -0.0, -0.0, 1e30, -1e30, float("inf"), 1e-40])
     tables, everyones = [], []
@@ -54,7 +54,7 @@ def test_rows_that_no_rank_has_stay():
 
 
 def test_rows_are_those_with_gradients():
-    """Rows are excluded if their backward pass runs later or never."""
+    """Rows are excluded if their backward pass runs later or does not run at all."""
     table = nn.Embedding(10, 2)
     touched = Touched(table, slice(2, 8))
     first, second = table(torch.tensor([[1, 3], [7, 3]])), table(torch.tensor([[8, 2]]))
@@ -126,7 +126,7 @@ def test_the_density_is_the_mean_over_the_replicas(ways):
     ],
 )
 def test_rows_are_faster_up_to_the_crossing_of_the_lines(rows, table, density):
-    """The crossing is between the first two measurements in which the later measurement is not faster."""
+    """Rows are faster up to the density at which their interpolated time reaches the time for the whole table."""
     assert crossing((0.25, 0.5, 1.0), rows, table) == density
 
 

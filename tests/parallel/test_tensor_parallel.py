@@ -70,8 +70,8 @@ def test_closed_form_by_hand():
     """Count the bytes of one layer with h 2, s 3 and one sample in fp32.
 
     An all-reduce sends 2 (2-1) 4 = 8 bytes per value. Activations of 6 values cross three region boundaries in each
-    direction. With sequence parallelism, gradients of norms (4h), biases of row layers (2h), the last norm (2h) and
-    positions (3h) are summed.
+    direction. With sequence parallelism, the gradients of norms (4h), of biases of row layers (2h), of the last norm
+    (2h) and of positions (3h) are summed.
     """
     model = MODELS["gpt2"].changed(layers=1, hidden=2, heads=2)
     train = TRAIN.changed(seq_len=3, global_batch=1, micro_batch=1, precision="fp32", zero=0)
@@ -110,7 +110,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """Different buckets would cause different calls within a tensor group: wrong random seeds, or a deadlock."""
+    """If buckets differed within a tensor group, calls would differ: wrong random seeds, or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:

@@ -47,7 +47,7 @@ def test_memory_is_the_largest_of_all_ranks_by_purpose(mpi_results, tier, case):
 
 
 def test_some_cases_have_ranks_with_different_channels(mpi_results):
-    """Without such cases, the other tests would prove nothing."""
+    """Without cases in which channels differ between ranks, the other tests would prove nothing."""
     results = [find_result(mpi_results, "", case) for case in range(TIERS[""])]
     uneven = [result for result in results if len({frozenset(+Counter(c)) for c in result["counted"]}) > 1]
     assert len(uneven) >= len(AS_REPORTED)

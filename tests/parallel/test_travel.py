@@ -1,4 +1,4 @@
-"""Tests that the transfer of rows to experts overlaps with computation."""
+"""Tests that computation overlaps with the transfer of rows to experts."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class LoopbackGroup:
 
 
 class Noted(torch.autograd.Function):
-    """A function that doubles its input and records its passes."""
+    """An autograd function that doubles its input and records its passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, events: list[str]) -> Tensor:

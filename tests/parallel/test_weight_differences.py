@@ -57,8 +57,8 @@ def test_planted_fault_of_differences_is_detected(reports, fault):
 def test_memory_model_counts_the_differences_of_the_pieces():
     def peak(**rule):
         scheme = NamedScheme(name="s", rules=[Rule(dimension="ZERO", codec="int4", **rule)])
-        made = Workload(Model(layers=8, hidden=1024, heads=16, vocab=50304), TRAIN, Layout(dp=4), 1, scheme=scheme)
-        return predict_memory(made, None).peaks
+        workload = Workload(Model(layers=8, hidden=1024, heads=16, vocab=50304), TRAIN, Layout(dp=4), 1, scheme=scheme)
+        return predict_memory(workload, None).peaks
 
     plain, differences = peak(), peak(differences=True)
     pieces = plain["after reduction"]["weights"] / 4

@@ -75,7 +75,7 @@ def test_accumulation_and_clipping_train_like_one_process(results, model, stage)
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("change", [{"offload": True}, {"overlap": False}, {"bucket_mb": 1e-6}])
 def test_placement_and_timing_change_no_bit(results, stage, change):
-    """With bucket fusion, sending parameters in one message instead of separate messages changes no bit."""
+    """Sending parameters in one fused message instead of separate messages changes no bit."""
     (result,) = results("variants", zero=stage, change=change)
     assert_same_bits(result)
 
@@ -185,7 +185,7 @@ def test_a_rank_frees_memory_that_it_does_not_own_before_it_makes_the_next_bucke
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_states_compared_with_the_published_formulas(ranks):
-    """In mixed precision, gradient sums take 4 bytes instead of the paper's 2, and there are no 2-byte pieces."""
+    """In mixed precision, gradient sums take 4 bytes per value (2 in the paper), and no 2-byte pieces exist."""
     n = 16 * 8 * 3
     more = {0: Fraction(4), 1: Fraction(4, ranks), 2: Fraction(2, ranks), 3: Fraction(0)}
     for stage, difference in more.items():

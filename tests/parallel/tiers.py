@@ -21,7 +21,7 @@ class Tiers:
     Attributes
     ----------
     names
-        Parameters for tests. Those of the second part are marked as long.
+        Parameters for tests. Comparisons of the second part are marked as long.
     """
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:

@@ -1,4 +1,4 @@
-"""Random runs whose log must contain all of their traffic by channel."""
+"""Random runs whose log must contain their complete traffic by channel."""
 
 from collections.abc import Sequence
 from random import Random
@@ -31,7 +31,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "train.clip": (1.0, 0.0),
     "scheme": ("baseline", "naive-mpc", "sign-feedback"),
 }
-"""Settings that affect which channels a rank has, with the values to draw from."""
+"""Settings that determine the channels of a rank, each with the values from which cases are drawn."""
 
 COMMON: Case = {
     "model": "neox",
@@ -50,7 +50,7 @@ AS_REPORTED: list[Case] = [
 
 
 def fits(case: Case) -> bool:
-    """Return whether the engine accepts the case, and several ranks have work."""
+    """Return whether the engine accepts the case and the case uses several ranks."""
     try:
         ranks = cases.run_of({**COMMON, **case}).ranks
     except ValueError:

@@ -116,14 +116,14 @@ def reference_not_updated() -> Patch:
 def exact_at_the_owner() -> Patch:
     """The owner adds its exact difference, so other replicas have other weights."""
     subtract, add = differences.subtract, differences.add
-    own: dict[int, Tensor] = {}
+    exact_changes: dict[int, Tensor] = {}
 
     def remember(source: Tensor, piece: Piece) -> Tensor:
-        own[id(piece)] = subtract(source, piece)
-        return own[id(piece)].clone()
+        exact_changes[id(piece)] = subtract(source, piece)
+        return exact_changes[id(piece)].clone()
 
     def exact(piece: Piece, changes: Tensor) -> None:
-        changes[piece.owned] = own[id(piece)]
+        changes[piece.owned] = exact_changes[id(piece)]
         add(piece, changes)
 
     return patch.multiple(differences, subtract=remember, add=exact)

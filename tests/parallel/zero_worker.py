@@ -112,7 +112,7 @@ def stages(places: Sequence[tuple[str, Layout]] = FEW_PLACES) -> None:
 
 
 def accumulated() -> None:
-    """Compare accumulation over several micro-batches and global norm clipping with one process."""
+    """Compare with one process: accumulation over several micro-batches, and clipping by the global norm."""
     for model in ("neox", "gpt2"):
         reference = train(case(model, Layout(), 1, clip=0.5), MPI.COMM_SELF, FEWER_STEPS) if WORLD.rank == 0 else None
         for zero in (1, 2, 3):
@@ -135,7 +135,7 @@ def variants() -> None:
 
 
 def counted() -> None:
-    """Print the messages of a step and the states after it, on each rank, with their predictions."""
+    """Print, on each rank, the messages of a step, the states after the step, and the predictions of both."""
     copied = {"node_copy": True, "offload": True, "precision": "bf16", "scheme": "identity"}
     for layout, zero, parts, more in (
         *((WHOLE, zero, 2, {}) for zero in (0, 1, 2, 3)),
@@ -284,7 +284,7 @@ def stale_piece() -> object:
 
 
 def counted_twice_in_norm() -> object:
-    """The norm counts replicated parameters once per rank of a tensor group, and both copies of a tied weight."""
+    """Each rank of a tensor group adds replicated parameters to the norm. Both copies of a tied weight are added."""
     return patch.object(Shard, "counts_in_norm", True)
 
 

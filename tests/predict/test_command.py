@@ -119,7 +119,7 @@ def test_csv_has_the_figures_of_the_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "unit"), [("gpt-tiny", "MB"), ("megatron-18.4b", "GB")])
 def test_bytes_have_the_unit_that_fits_them(tmp_path: Path, model: str, unit: str) -> None:
-    """A table in gigabytes does not show a few bytes as 0.00."""
+    """A table in gigabytes must not show a few bytes as 0.00."""
     text = printed(study(tmp_path, model=model), sets=["train.seq_len=64"])
     memory, traffic = text.partition("**Memory")[2].split("**Bytes that a rank sends")
     assert re.search(rf"\| [0-9.]+ {unit} \|", memory)
@@ -161,7 +161,7 @@ def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) 
 
 
 def measure(figure: Any) -> list[tuple[str, Any]]:
-    """Return each number at an axis with its box in pixels, including a margin as wide as a blank."""
+    """Return each axis label that is a number with its box in pixels, including a margin as wide as a space."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(figure).get_renderer()
@@ -228,7 +228,7 @@ def test_links_within_a_node_that_nobody_measured_have_no_winner(tmp_path: Path)
 
 @pytest.mark.parametrize(("more", "least"), [("", 0.0), ("oversubscribe: true\n", 0.16)])
 def test_an_interval_is_wide_where_ranks_may_share_cores(tmp_path: Path, more: str, least: float) -> None:
-    """If all inputs are measured, only a site with shared cores has an additional error."""
+    """If all inputs are measured, only predictions for shared cores have an additional error."""
     runs, _, machine = predict_study(cluster(tmp_path, more), site=None, measured=None, ranks=(), sets=())
     here = InputBasis.HERE
     fabric = replace(machine.fabric, between_basis=here, within_basis=here)
@@ -265,7 +265,7 @@ def test_a_study_that_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) ->
 
 
 def test_submit_refuses_exactly_the_runs_that_predict_reports_as_too_large(tmp_path: Path) -> None:
-    """Around the limit of 16 GB, and over NCCL, whose time is not predicted but whose memory is the same."""
+    """Memory around the limit of 16 GB is tested. NCCL needs the same memory, although its time is not predicted."""
     answers = set()
     for layers in (100, 125, 150):
         path = study(tmp_path, site="lassen", precision="fp16")
@@ -305,8 +305,10 @@ def test_a_kept_prediction_is_read_back_by_cell_and_scheme(tmp_path: Path) -> No
 
 
 def test_one_scheme_that_cannot_be_predicted_leaves_the_others(tmp_path: Path) -> None:
-    """The effect of variables on the MPI library is unknown. The command refuses, whereas a submission keeps the other
-    schemes."""
+    """The effect of variables on the MPI library is unknown.
+
+    The command refuses the study, whereas a submission includes the other schemes.
+    """
     path = study(tmp_path)
     text = path.read_text().replace("naive-int8", "by-library")
     path.write_text(text + "schemes: {by-library: {algorithm: native, environment: {MV2_USE_COMPRESSION: '1'}}}\n")
@@ -355,7 +357,7 @@ def test_bench_gemm_writes_a_table_that_predict_reads(tmp_path: Path, capsys: py
 
 
 def test_another_program_sends_fp32_gradients_and_is_named(tmp_path: Path) -> None:
-    """The engine is the default. Megatron-Core accumulates and sends gradients in fp32."""
+    """The default program is the engine. Megatron-Core accumulates and sends gradients in fp32."""
     path = study(tmp_path)
     documents = [predicted(path), predicted(path, program="megatron-core")]
     engine, core = (each["predictions"][0]["channels"]["DP BACKWARD GRAD"] for each in documents)  # type: ignore[index]

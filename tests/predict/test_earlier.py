@@ -1,4 +1,4 @@
-"""Tests of calibration with earlier runs: synthetic runs of a machine whose speed differs from its tables."""
+"""Tests of calibration with earlier runs: synthetic runs on a machine whose speed differs from its tables."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def study(directory: Path, seq_len: int = 512) -> Path:
 
 
 def plant(root: Path, path: Path, factor: float) -> Path:
-    """Return runs that computed `factor` times as long as predicted, and waited for a fifth of each step."""
+    """Return runs that computed for `factor` times the predicted time and waited for a fifth of each step."""
     result, _, _ = predict_study(path, site=None, measured=None, ranks=(), sets=())
     parts = result[0].time.parts
     compute = factor * sum(parts[name] for name in ("forward", "backward", "recompute", "optimizer"))

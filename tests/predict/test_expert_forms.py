@@ -81,7 +81,7 @@ def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed
 
 
 def test_tokens_that_were_dropped_are_not_needed():
-    """100 of 128 rows were kept. Ranks that exchange rows nevertheless compute all slots."""
+    """100 of 128 rows were kept. Ranks that exchange rows compute all slots nevertheless."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
         shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept_rows=100.0)

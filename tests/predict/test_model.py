@@ -19,7 +19,7 @@ from hpcbench.predict.activations import count_layer_bytes
 from hpcbench.predict.basis import InputBasis, PredictedValue
 from hpcbench.predict.break_even import find_break_even
 from hpcbench.predict.machine import Machine, make_gpu_machine
-from hpcbench.predict.memory import predict_memory, suggest_remedy
+from hpcbench.predict.memory import _predict_stage, predict_memory, suggest_remedy
 from hpcbench.predict.prediction import predict, scale_to_ranks
 from hpcbench.predict.products import MeasuredProduct, interpolate, read_published
 from hpcbench.predict.step import StepModel
@@ -88,7 +88,7 @@ def test_bytes_of_the_step_are_those_of_the_volume_model(layout: Layout, stage: 
 
 
 def test_many_micro_batches_take_what_they_would_one_by_one() -> None:
-    """Only the first rounds are simulated. The remaining rounds repeat."""
+    """Only the first rounds of micro-batches are simulated, because the remaining rounds repeat."""
     few, layout = workload(Layout(dp=2, pp=4), global_batch=2 * 2 * 24), Layout(dp=2, pp=4)
     step = StepModel(few, machine())
     assert few.micro_batches == 24 == 2 * 3 * layout.pp
@@ -105,7 +105,10 @@ def test_a_faster_network_never_slows_a_step() -> None:
 
 
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
-    """The closed-form bandwidth is between the two, and the text states on which side the machine is."""
+    """The closed-form break-even bandwidth is between the two bandwidths.
+
+    The text states on which side the machine is.
+    """
     layout = Layout(dp=16)
     pair = [
         ("baseline", workload(layout, overlap=False)),
@@ -161,7 +164,10 @@ def test_activations_are_as_published() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
-    """Each of four ranks stores and computes a fourth of a long sample. A slow network makes message times visible."""
+    """Each of four ranks stores and computes a fourth of a long sample.
+
+    The network is slow, so that message times are visible.
+    """
     long = {"seq_len": 16384, "micro_batch": 1, "recompute": "selective", "global_batch": 4}
     alone, shared = workload(Layout(), **long), workload(Layout(cp=4, context=way), **long)
     stored = [predict_memory(item, None).peaks["before backward"]["activations"] for item in (alone, shared)]
@@ -205,6 +211,24 @@ def test_residuals_and_buffers_of_codecs_are_counted() -> None:
     assert extra["residuals"] == pytest.approx(8 * 133e6, rel=0.3) and extra["codec buffers"] > 0
 
 
+def test_errors_of_gradients_between_stages_are_counted() -> None:
+    rule = Rule(dimension="PP", phase="BACKWARD", codec="int4:32", feedback=True)
+    lazy = NamedScheme(name="lazy", algorithm="encoded", default="none", rules=[rule])
+    for chunks, boundaries in ((1, 1), (2, 2)):
+        built = workload(Layout(pp=2, chunks=chunks), lazy, schedule="interleaved" if chunks > 1 else "1f1b")
+        errors = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(2)]
+        message = built.train.micro_batch * built.train.seq_len * built.model.hidden
+        assert errors == [4.0 * message * (boundaries - 1), 4.0 * message * boundaries]
+
+
+def test_activations_of_samples_are_counted() -> None:
+    rule = Rule(dimension="PP", phase="FORWARD", codec="int4:32", sample_changes=10)
+    built = workload(Layout(pp=3), NamedScheme(name="changes", algorithm="encoded", default="none", rules=[rule]))
+    sizes = [_predict_stage(built, stage)[0]["after backward"]["residuals"] for stage in range(3)]
+    boundary = 4.0 * 10 * built.train.seq_len * built.model.hidden
+    assert sizes == [boundary, 2 * boundary, boundary]
+
+
 def test_more_ranks_are_more_replicas() -> None:
     built = scale_to_ranks(workload(Layout(dp=2, tp=2, pp=2)), 32)
     assert (built.layout.dp, built.layout.tp, built.layout.pp) == (8, 2, 2) and built.micro_batches == 8
@@ -212,7 +236,7 @@ def test_more_ranks_are_more_replicas() -> None:
         scale_to_ranks(built, 30)
 
 
-@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 41), (Layout, 10)])
+@pytest.mark.parametrize(("section", "fields"), [(Model, 16), (Train, 42), (Layout, 10)])
 def test_every_setting_is_covered_or_refused(section: type[Section], fields: int) -> None:
     """All settings except sparse gradients and weights are supported."""
     assert len(section.model_fields) == fields, "a new setting: model it, or add it to UNPREDICTED"

@@ -56,7 +56,10 @@ def test_a_shard_of_one_node_gathers_within_it() -> None:
 
 
 def test_what_a_program_assumes_is_its_basis() -> None:
-    """MaxText's kept activations have no source, NeMo's states do. A program without a fitted slowdown is less sure."""
+    """The bytes of MaxText's activations have no source, whereas those of NeMo's states have one.
+
+    Without a fitted slowdown, a prediction is less certain.
+    """
     bases = [predict_memory(workload(name, Layout()), None).figure.basis.value for name in ("maxtext", "nemo")]
     assert bases == ["assumed", "measured elsewhere"]
     fitted, unfitted = (step(workload(name, Layout())).seconds for name in ("nemo", "megatron-core"))
@@ -105,7 +108,7 @@ def test_rings_take_longer_with_each_rank() -> None:
 
 
 def test_a_layer_of_fused_kernels_keeps_16_values_of_each_width() -> None:
-    """Norms 4, queries, keys and values 3, the attention result 1, and the MLP 4 + 4 times the width, in 16 bits."""
+    """In multiples of the width, with 16 bits: norms 4; queries, keys and values 3; attention result 1; MLP 4 + 4."""
     values = 2048 * GPT.hidden
     alone = workload("megatron-core", Layout(dp=2))
     assert count_kept_bytes(alone, recompute="none") == 2 * 16 * values

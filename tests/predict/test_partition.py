@@ -1,4 +1,4 @@
-"""Tests of the partitioner against all possible divisions, of its profile, and of the planner for two buffers."""
+"""Tests of the partitioner (compared with all possible divisions), its profile, and the planner for two buffers."""
 
 import math
 from dataclasses import replace

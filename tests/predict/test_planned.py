@@ -1,4 +1,4 @@
-"""Tests of processor times of plans and codecs if ranks share cores."""
+"""Tests of the processor time of plans and codecs if ranks share cores."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def of_grid(operation: str, axis: str) -> PredictedCall:
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce"])
 def test_pieces_one_after_another_cost_the_cores_what_an_exchange_does(operation: str) -> None:
-    """Each rank of a pair is the root once. Each sends and receives one piece, as in an all-gather."""
+    """Each rank of a pair is the root once, so each sends and receives one piece, as in an all-gather."""
     traffic, axis = costing(GRID), GRID.grid.axes[0]
     pieces, exchange = (traffic.cost(of_grid(name, axis), size=2) for name in (operation, "all-gather"))
     assert pieces.inside - exchange.inside == pytest.approx(CALL_S, rel=1e-4), "but there are two calls"

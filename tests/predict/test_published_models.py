@@ -73,7 +73,10 @@ def test_deepseek_v3_is_as_large_as_published_but_for_its_attention() -> None:
 
 @pytest.mark.parametrize("name", [*PUBLISHED, "nemotron-4-340b", "gpt-neox-20b"])
 def test_operations_are_six_per_active_weight_and_token(name: str) -> None:
-    """The matrices that process a token: two operations forward, four backward, and the core of attention."""
+    """Each element of a matrix that processes a token costs two operations forward and four backward.
+
+    Core attention is added.
+    """
     model, shape = load(name), shape_of(load(name))
     h, kv = model.hidden, model.groups * model.head_dim
     mlps = model.experts.top if model.experts else 1

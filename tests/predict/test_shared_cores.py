@@ -23,6 +23,7 @@ from hpcbench.predict.measured_tables import apply_tables, read_tables
 from hpcbench.predict.operations import BackgroundTransfer, Compute, WaitForTransfer
 from hpcbench.predict.program import ENGINE
 from hpcbench.predict.simulator import CoreUse, Simulation
+from hpcbench.predict.stage import find_stage_parts
 from hpcbench.predict.step import StepModel
 from hpcbench.predict.traffic import Costing
 from hpcbench.predict.work import ComputeCosts
@@ -115,7 +116,7 @@ def test_a_plan_pays_for_its_call_beside_its_messages() -> None:
 
 
 def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes() -> None:
-    """On one core, the operations in flight of one stage repeatedly wake it for 2 s of its 3 s of work."""
+    """On one core, one stage is repeatedly woken by its operations in flight during 2 s of its 3 s of work."""
 
     def ends(waiting: float, driving: float, *, driven: bool) -> float:
         program = [BackgroundTransfer("it", 0.0, 2.0, driven=driven), Compute(3.0), WaitForTransfer("it", "data")]
@@ -127,7 +128,7 @@ def test_what_a_thread_drives_takes_a_part_of_the_core_of_the_rank_that_computes
 
 
 def test_who_waits_drives_what_is_under_way_by_itself() -> None:
-    """On one core, the first stage waits for a driven transfer and takes the cores of a waiting stage."""
+    """On one core, the first stage drives a transfer while it waits, and takes processor time from a waiting stage."""
     programs = [[BackgroundTransfer("it", 0.0, 4.0, driven=True), WaitForTransfer("it", "data")], [Compute(3.0)]]
     simulation = Simulation(programs, [0, 1], 1.0, CoreUse(0.25, 0.5, 0.0))
     simulation.run()
@@ -242,14 +243,15 @@ def test_messages_of_ranks_that_share_cores_hide_behind_nothing(tmp_path: Path) 
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e15))
     model = Model(layers=3, hidden=256, heads=8)
     train = make_train(global_batch=16, micro_batch=2, seq_len=128, precision="fp32", zero=3)
-    step = StepModel(Workload(model, train, Layout(dp=8), 2), result)
+    workload = Workload(model, train, Layout(dp=8), 2)
+    step = StepModel(workload, result)
     seconds = step.run()
     costs = step._programs[0].costs
     work = sum(part.busy for pair in costs.chunks for part in pair)
     calls = sum(cost.inside for buckets in costs.reductions for _, cost in buckets) + costs.tail.inside
     total = (work + calls + costs.optimizer) * RANKS / CORES
     assert seconds.seconds.value - seconds.parts["waiting"] == pytest.approx(total, rel=1e-3)
-    gathers = [item for part in costs.parts for item in range(part.layers)]
+    gathers = [item for part in find_stage_parts(workload, 0) for item in range(part.layers)]
     assert sum(action.gathered for pair in costs.chunks for action in pair) > len(gathers) * 2 * CORES / RANKS * 3e-3
 
 
@@ -315,7 +317,7 @@ def test_messages_to_the_next_stage_come_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_earlier_run_teaches_how_much_slower_shared_cores_are(tmp_path: Path) -> None:
-    """The run computed 1.3 times as long as predicted, on links with half of the bandwidth in the table."""
+    """Computation took 1.3 times as long as predicted, on links with half of the bandwidth in the table."""
     result = machine(tmp_path, {"gemm.json": GEMM, "network.json": cores(), "cores.json": cores()})
     result = replace(result, fabric=replace(result.fabric, node_bytes_per_s=1e8))
     slow = replace(result, shared_cores=CORES / 1.3, fabric=replace(result.fabric, share=result.fabric.share / 2))
@@ -355,9 +357,9 @@ def test_intervals_of_shared_cores_contain_8_of_10_measured_times(learned: bool)
 
 
 def test_a_library_that_sends_straight_sends_more_where_nodes_have_several_ranks() -> None:
-    """Measured on four nodes with two ranks each.
+    """The numbers were measured on four nodes with two ranks each.
 
-    If each rank sends to each other rank, 12/7 of a ring's bytes cross nodes.
+    If each rank sends to every other rank, 12/7 times as many bytes cross nodes as in a ring.
     """
     bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0).fabric
     reference = (("reduce-scatter", 12 / 7), ("all-gather", 1.0), ("all-reduce", 1.5))

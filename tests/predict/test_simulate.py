@@ -1,4 +1,4 @@
-"""Tests of the discrete simulation against closed forms and against schedule times without a network."""
+"""Tests of the discrete-event simulation against closed forms and, without a network, schedule times."""
 
 import pytest
 from schedule_oracle import simulate
@@ -76,7 +76,7 @@ def test_who_waits_for_nothing_is_told() -> None:
 
 
 def test_more_stages_than_cores_share_them() -> None:
-    """Three stages on two cores run at two thirds of the speed until one ends, then at full speed."""
+    """Three stages on two cores run at two thirds of full speed until one of them ends, then at full speed."""
     simulation = Simulation([[Compute(2.0)], [Compute(2.0)], [Compute(3.0)]], [0, 1, 2], cores=2)
     assert simulation.run() == pytest.approx(4.0)
     assert [stage.time for stage in simulation.stages] == pytest.approx([3.0, 3.0, 4.0])

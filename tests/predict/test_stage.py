@@ -102,7 +102,7 @@ def test_a_grid_is_timed_encoded_and_held(layout: Layout) -> None:
 
 
 def test_the_work_of_a_grid_is_a_part_of_the_whole() -> None:
-    """The time is 1 / ranks of the total, except for the lower efficiency of smaller products."""
+    """Except for the lower efficiency of smaller products, the time is the total divided by the number of ranks."""
     total = StepModel(workload(Layout()), machine()).run().parts
     for layout in (Layout(tp=4, tensor="2d"), Layout(tp=8, tensor="3d")):
         parts = StepModel(workload(layout), machine()).run().parts
@@ -125,7 +125,10 @@ def of_program(program: TrainingProgram, **changes: object) -> Workload:
 
 @pytest.mark.parametrize(("word", "out", "into"), [("column", 40960, 10240), ("row", 10240, 40960)])
 def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, out: int, into: int) -> None:
-    """Only products whose rows are exchanged are included. In a column-parallel layer, this is the forward pass."""
+    """Only products whose rows are exchanged are divided into pieces.
+
+    In a column-parallel layer, this is the product of the forward pass.
+    """
     together = replace(MEGATRON_CORE, overlaps_tensor="backward")
     total, pieces, alone = (
         costs(item)._time_layer(word, out, into)

@@ -1,4 +1,4 @@
-"""Tests of predictions of pipelines without a flush: no bubble, stashed weights by the formula, header traffic."""
+"""Tests of predictions of pipelines without a flush: no bubble, the formula for stashed weights, and header traffic."""
 
 from dataclasses import replace
 

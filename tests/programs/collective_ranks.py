@@ -1,4 +1,4 @@
-"""Ranks that run as threads with gloo groups in one process, and the plan executor as their reference."""
+"""Ranks that run as threads of one process with gloo groups, and the plan executor as a reference."""
 
 import functools
 import threading
@@ -115,7 +115,7 @@ def values(rank: int, n: int, dtype: torch.dtype = torch.float32) -> torch.Tenso
 
 
 def carry(plan: Plan, source: torch.Tensor, feedback: Feedback | None = None) -> Any:
-    """Return a function that executes a plan with collectives on a rank, and returns result, counts and backend."""
+    """Return a function that executes a plan with collectives on a rank and returns the result, counts and backend."""
 
     def work(rank: int, backend: Counted) -> tuple[torch.Tensor, Tally, Counted]:
         call = CollectiveCarrier(backend, rank, plan.topology, HostOrder()).begin(

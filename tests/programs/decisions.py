@@ -1,4 +1,4 @@
-"""Decisions of a program's ranks about calls, and the reasons for them."""
+"""Decisions of a program's ranks about calls, and the reasons for the decisions."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from hpcbench.programs import group_plans
 
 
 def late_mesh() -> list[list[str]]:
-    """Return groups and dimensions of calls before and after a mesh is created.
+    """Return the groups and dimensions of calls made before and after a mesh is created.
 
     The mesh describes the group of all ranks.
     """
@@ -33,7 +33,7 @@ def late_mesh() -> list[list[str]]:
 
 
 def automatic() -> dict[str, Any]:
-    """Sum with `auto` over ranks on different nodes. Return link speeds, decisions, and a digest of the sum."""
+    """Sum with `auto` over ranks on different nodes. Return the link speeds, the decisions, and a digest of the sum."""
     seconds: list[float] = []
     real = group_plans.measure_links
 

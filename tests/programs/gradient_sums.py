@@ -1,4 +1,4 @@
-"""Sums over replicas: gradient sums are encoded, and all other sums are the same as without hpcbench."""
+"""Sums over replicas: gradient sums are encoded, and all other sums give the same result as without hpcbench."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -30,7 +30,7 @@ def summed(x: Tensor) -> Tensor:
 
 
 def averaged(_: Tensor) -> Tensor:
-    """Return the average of parameters that are identical on all ranks."""
+    """Return the average over the ranks of parameters that are identical on all ranks."""
     x = values(99)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
     return x
@@ -43,7 +43,7 @@ def counted(_: Tensor) -> Tensor:
 
 
 def smoothed(x: Tensor) -> Tensor:
-    """Return an exponential moving average of parameters, summed over ranks after the step."""
+    """Return the sum over the ranks of an exponential moving average of parameters, computed after the step."""
     shadow = x * 0.999 + 0.001
     with torch.no_grad():
         return summed(shadow)
@@ -84,7 +84,7 @@ def backward(work: Sum, x: Tensor) -> Tensor:
 
 
 def by_framework(package: str, function: str, work: Sum = summed) -> Sum:
-    """Return a sum that is called from a function of another package, without importing that package."""
+    """Return a sum that is called from a function of another package. The package itself is not imported."""
     module = ModuleType(f"{package}.core")
     exec(f"def {function}(work, x):\n    return work(x)\n", module.__dict__)
     call: Callable[[Sum, Tensor], Tensor] = getattr(module, function)
@@ -116,7 +116,7 @@ LOSSY: dict[str, Sum] = {
 def uneven() -> list[float]:
     """Train with DDP's join, and return sums of the weights.
 
-    A rank without data joins the other ranks' sums outside of a backward pass.
+    A rank without data takes part in sums outside a backward pass.
     """
     net = DistributedDataParallel(model())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)

@@ -1,4 +1,4 @@
-"""Process groups whose description is not sufficient, as used by frameworks, unnamed meshes and layouts."""
+"""Process groups whose descriptions do not identify the dimension: from frameworks, unnamed meshes and layouts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ def zero_of_deepspeed() -> None:
 
 
 def torchtitan() -> None:
-    """Use FSDP over a dimension that spans the whole of a mesh named `world`."""
+    """Use FSDP over a dimension that spans an entire mesh and is named `world`."""
     world = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("world",))
     mesh = world._unflatten(0, (dist.get_world_size(),), ("fsdp",))
     train(fully_shard(model(), mesh=mesh["fsdp"]), dist.get_rank())
@@ -80,7 +80,7 @@ USES: dict[str, tuple[Callable[[], Any], Groups]] = {
 
 
 def uses() -> dict[str, Any]:
-    """Return the encoded dimensions and calls of each case, and the losses for a mesh without names."""
+    """Return the dimensions and calls that are encoded in each case, and the losses with a mesh without names."""
     report: dict[str, Any] = {}
     for name, (work, groups) in USES.items():
         _, rows = interposed(settings("int8:256", groups=groups), work)

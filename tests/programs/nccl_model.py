@@ -1,4 +1,4 @@
-"""A model of NCCL on top of the stream model. A collective runs on its own stream once all ranks have reached it."""
+"""A model of NCCL on top of the stream model. A collective runs on its own stream once all ranks have called it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +45,7 @@ class Communicator(Collectives[Made]):
 
 
 class RankGroup:
-    """A backend for one rank, with the methods of ProcessGroupNCCL that the carrier calls."""
+    """The backend of one rank, with the methods of ProcessGroupNCCL that the carrier calls."""
 
     def __init__(self, communicator: Communicator, rank: int) -> None:
         self._communicator, self._rank = communicator, rank
@@ -103,7 +103,7 @@ def receive(rank: int, everyone: dict[int, Made]) -> None:
 
 
 class ModelOrder(CudaOrder):
-    """The order of a GPU in the model. An event replaces PyTorch's future."""
+    """The ordering of work on a GPU of the model, with an event instead of PyTorch's future."""
 
     def __init__(self, model: Model) -> None:
         self.cuda = Cuda(model)

@@ -26,11 +26,11 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 TIMEOUT_S = 4
-"""Timeout in seconds for groups that must reach it."""
+"""Timeout in seconds for groups whose calls must time out."""
 PATIENCE_S = 60
 """Timeout in seconds for all other groups and for stores. On a busy machine, ranks start late."""
 HANGS_S = 400
-"""Seconds after which a rank counts as hanging. The limit exceeds all timeouts, because ranks share cores."""
+"""Seconds after which a rank is considered to hang. The limit exceeds all timeouts, because ranks share cores."""
 SCHEMES = {
     "encoded": NamedScheme(name="naive-int8", algorithm="encoded", default="int8:256"),
     "auto": NamedScheme(name="auto-int8", algorithm="auto", default="int8:256"),
@@ -94,7 +94,7 @@ def make_groups() -> list[dist.ProcessGroup]:
 
 
 def other_order(rank: int) -> None:
-    """Make the ranks start with different groups."""
+    """Start calls in a different order of groups on each rank."""
     groups = make_groups()
     waits = [begins(group) for group in (groups if rank == 0 else groups[::-1])]
     for wait in waits:
@@ -114,7 +114,7 @@ def two_threads(rank: int) -> None:
 
 
 def many_rounds(rank: int) -> None:
-    """Run many rounds of calls, in a random order on each rank, before and after their treatment is decided."""
+    """Run many rounds of calls, in a random order on each rank, before and after the treatment of calls is decided."""
     groups = make_groups()
     orders = Random(rank)
     for _ in range(12):
@@ -237,7 +237,7 @@ class Played:
     def outcomes(self) -> Outcomes:
         """Return the exit status, the time in seconds and the message of each rank, by fault.
 
-        A rank that hangs has no status and no time. Its message is the stack trace.
+        For a rank that hangs, status and time are None, and the message is the stack trace.
         """
         outcomes: Outcomes = {name: [[None, None, ""], [None, None, ""]] for name, _, _ in self._under_way.values()}
         ends = time.monotonic() + HANGS_S

@@ -1,6 +1,7 @@
-"""PyTorch programs without references to hpcbench. Each trains a few steps and returns losses and parameters.
+"""PyTorch programs without references to hpcbench.
 
-All programs run in one process group of four ranks, because importing torch takes longer than running them.
+Each program trains for a few steps and returns losses and parameters. All programs run in one process group of four
+ranks, because importing torch takes longer than running them.
 """
 
 from collections.abc import Callable, Iterator

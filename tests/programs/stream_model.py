@@ -52,7 +52,7 @@ class Block:
 
 
 class Cuda:
-    """The parts of torch.cuda that hpcbench uses."""
+    """Stand-in for the parts of torch.cuda that hpcbench uses."""
 
     def __init__(self, model: "Model") -> None:
         self._model = model
@@ -87,7 +87,7 @@ class Model(TorchDispatchMode, Streams):
         Streams.__init__(self)
         self._blocks: list[Block] = []
         self._late: list[str] = []
-        """Errors found where raising is impossible."""
+        """Errors that cannot be raised where they are found, for example while memory is freed."""
         self._callers: dict[int, Stream] = {}
         self._rank = 0
         self.groups: dict[str, list[list[Any]]] = defaultdict(list)
@@ -98,7 +98,7 @@ class Model(TorchDispatchMode, Streams):
 
     @contextmanager
     def rank(self, rank: int) -> Iterator[None]:
-        """Act as a rank, on its caller's stream."""
+        """Act as a rank during the block, on the rank's caller stream."""
         self._rank = rank
         if rank not in self._callers:
             self._callers[rank] = self.new_stream("caller")
@@ -125,7 +125,10 @@ class Model(TorchDispatchMode, Streams):
             raise StreamError(self._late.pop(0))
 
     def run(self, seed: int) -> None:
-        """Run all queued work. Seed 0 prefers the newest streams, 1 the oldest, and other seeds are random."""
+        """Run all queued work.
+
+        Seed 0 runs the newest streams first, seed 1 the oldest, and other seeds a random order.
+        """
         self.check()
         with _disable_current_modes():
             super().run(seed)

@@ -1,4 +1,4 @@
-"""Worker with two gloo ranks whose groups report NCCL, so that programs use the carrier of whole collectives.
+"""Worker with two gloo ranks whose groups report the backend NCCL, so that whole collectives are used.
 
 python streamed_worker.py OUT
 """
@@ -41,7 +41,7 @@ def scheme(codec: str, algorithm: str = "encoded", groups: Groups = SMALL, **rul
 
 
 def count_planned(row: dict[str, Any]) -> list[int]:
-    """Return this rank's planned message bytes and wire bytes for the calls of a row."""
+    """Return the message bytes and wire bytes that plans predict for the calls of a row on this rank."""
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     message = wire = 0
     for n, calls in row["sizes"].items():
@@ -170,7 +170,7 @@ def hook() -> dict[str, Any]:
 
 
 def fsdp2_objects() -> dict[str, Any]:
-    """Return FSDP2 losses with custom communication objects, over both carriers, and with intercepted calls."""
+    """Return FSDP2 losses with custom communication objects over both carriers, and with intercepted calls."""
     from pytorch_programs import model, train
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

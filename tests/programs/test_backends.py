@@ -1,4 +1,4 @@
-"""Tests of messages to GPU users, with a fake GPU: detected backends, rejected settings, and missing packages."""
+"""Tests of messages for GPU users, with a fake GPU: detected backends, rejected settings, and missing packages."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ for _ in range(3):
 dist.barrier()
 dist.destroy_process_group()
 """
-"""A program whose groups report NCCL, but otherwise use PyTorch over gloo."""
+"""A program whose groups report the backend NCCL, but communicate over gloo."""
 
 
 class Backend:

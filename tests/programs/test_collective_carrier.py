@@ -1,5 +1,4 @@
-"""Tests of plans that are executed with whole gloo collectives: bits of the plan, modeled bytes, and identical
-replicas."""
+"""Tests of plans executed with whole gloo collectives: bits as in the plan executor, bytes, and replicas."""
 
 import sys
 from itertools import pairwise
@@ -27,7 +26,7 @@ from hpcbench.programs.stream_order import HostOrder
 from hpcbench.programs.tensors import DTYPES
 
 N = 9000
-"""Number of elements in a vector whose pieces differ in length."""
+"""Number of elements of a vector, chosen so that its pieces differ in length."""
 
 
 def two_shot(operation: Operation, n: int, dtype: torch.dtype, codec: str, topology: Topology) -> Plan:

@@ -1,4 +1,7 @@
-"""Tests of calls on an emulated device. Ranks are threads, and each device runs no work before a wait."""
+"""Tests of calls on an emulated device.
+
+Ranks are threads, and a device runs its work only when something waits for it.
+"""
 
 import sys
 import threading

@@ -80,7 +80,7 @@ def test_a_declared_layout_identifies_groups_without_a_description(ranks: list[i
 
 
 LAYOUT = [Axis(dimension=name, size=2) for name in ("DP", "PP", "CP", "TP")]  # type: ignore[arg-type]
-"""Layout of 16 ranks: the TP rank is the number modulo 2. CP has stride 2, PP stride 4 and DP stride 8."""
+"""Layout of 16 ranks: TP has stride 1 (the TP rank is the rank modulo 2), CP stride 2, PP stride 4 and DP stride 8."""
 
 
 @pytest.mark.parametrize(

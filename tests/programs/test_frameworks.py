@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Use a temporary directory for the extension that DeepSpeed compiles.
 
-    In the home directory, a killed compilation would block all later compilations.
+    If it were compiled in the home directory, a killed compilation would block all later ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
@@ -47,7 +47,7 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def run_script(script: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
     """Run a script on two ranks, and return the result of each rank.
 
-    If there are options, the script runs under `hpcbench run`.
+    If options are given, the script runs under `hpcbench run`.
     """
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*torchrun, str(HERE / script[0]), *script[1:]]

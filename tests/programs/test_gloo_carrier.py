@@ -1,4 +1,7 @@
-"""Tests of plans executed with messages like PyTorch's. Ranks are threads that use queues instead of gloo."""
+"""Tests of plans that are executed with messages through PyTorch's point-to-point calls.
+
+Ranks are threads that use queues instead of gloo.
+"""
 
 import queue
 import threading
@@ -24,13 +27,13 @@ from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs.gloo_carrier import GlooCarrier, behind_length, drive, room_for, with_length
 
 PATIENCE_S = 60.0
-"""Timeout in seconds that ends a faulty test. A rank that waits forever raises queue.Empty."""
+"""Timeout in seconds after which a rank that still waits raises queue.Empty, so that a faulty test ends."""
 
 
 @dataclass
 class Sent:
     def wait(self) -> None:
-        """Return immediately, because the message was sent."""
+        """Return immediately, because the message has already been sent."""
 
 
 @dataclass
@@ -128,7 +131,7 @@ def test_an_all_reduce_over_messages_equals_the_plan(codec: str, topology: Topol
 
 @dataclass
 class Asked:
-    """A request of a slice. It records when it is waited for."""
+    """A request of a slice. When waited for, the request appends its slice and stage to `order`."""
 
     slice: int
     stage: int

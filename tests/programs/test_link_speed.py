@@ -1,4 +1,4 @@
-"""Tests of link measurements, which automatic choice uses to compare a codec with gloo's own calls."""
+"""Tests of link measurements, which `auto` uses to compare a codec with gloo's own calls."""
 
 from typing import Any, cast
 
@@ -104,7 +104,10 @@ def test_small_calls_over_fast_links_are_left_to_gloo(operation: Operation) -> N
 
 @pytest.mark.parametrize(("nbytes", "most"), [(1 << 20, 1), (16 << 20, 4)])
 def test_without_a_measurement_large_vectors_are_summed_at_their_owners_in_few_slices(nbytes: int, most: int) -> None:
-    """Each slice has a message overhead in Python, and forwarding whole vectors takes twice as long on a slow link."""
+    """Each slice costs the overhead of a message in Python.
+
+    On a slow link, forwarding whole vectors takes twice as long.
+    """
     asked = Request(
         *(Operation.ALL_REDUCE, nbytes // 4, np.dtype(np.float32), Topology.regular(4, 1), get_codec("int8:256"))
     )

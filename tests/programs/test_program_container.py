@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
 
 
 def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> tuple[list[str], list[str]]:
-    """Return the arguments of the launch line, and the arguments between the launch line and the rank."""
+    """Return the launcher's arguments, and the arguments between those and the rank's command."""
     (directory / "at").mkdir(exist_ok=True)
     program = {**STUDY["program"], "start": start, "directory": "at"}
     path = directory / "s.yaml"

@@ -1,4 +1,4 @@
-"""Tests that the remaining ranks exit in time, with a reason, if a rank dies, exits, fails or disagrees."""
+"""Tests that if a rank dies, exits, fails or disagrees, the remaining ranks exit in time and print a reason."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ FAULTS = ("killed", "leaves", "stalls", "encode fails", "disagrees")
 ORDERS = tuple(order + auto for order in ("other order", "two threads", "many rounds") for auto in ("", ", auto"))
 """Orders of calls that plain gloo supports."""
 TIMEOUT_S, TRIES = 4, 10
-"""Timeout in seconds for groups that reach it, and the number of tries per fault."""
+"""Timeout in seconds for groups whose calls time out, and number of tries per fault."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_no_rank_hangs_or_crashes(outcomes: Outcomes, fault: str) -> None:
 def check_reasons(outcomes: Outcomes) -> None:
     """Assert that ranks report reasons.
 
-    A rank whose peer has left reports a reason, and the reason of a failed rank reaches its peer.
+    A rank whose peer has exited reports a reason. The reason of a failed rank reaches its peer.
     """
     for fault in ("killed", "leaves", "stalls", "encode fails"):
         status, _, message = outcomes[fault][0]

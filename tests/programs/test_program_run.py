@@ -194,7 +194,7 @@ def test_a_damaged_setting_never_breaks_the_import_of_torch_and_the_kernels_need
 
 
 def test_importing_torch_works_where_only_the_metadata_of_hpcbench_is_visible(tmp_path: Path) -> None:
-    """This occurs in a program's environment if PYTHONPATH contains the site-packages of an editable installation."""
+    """Only the metadata is visible if a program's PYTHONPATH contains the site-packages of an editable installation."""
     entries = metadata.entry_points(group="torch.backends", name="hpcbench")
     assert {entry.module for entry in entries} == {"hpcbench_torch"}
     environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}

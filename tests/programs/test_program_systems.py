@@ -70,7 +70,7 @@ def report(directory: Path, need: Callable[[str | None], None]) -> dict[str, Any
 
 @pytest.fixture(scope="module")
 def network(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the row of each scheme, which contains network bytes per step and their ratio to the accounted bytes."""
+    """Return the row of each scheme: its network bytes per step, and their ratio to the bytes that hpcbench counts."""
     (cell,) = report["submissions"][0]["cells"]
     return {row["scheme"]: row for row in cell["schemes"]}
 
@@ -85,10 +85,11 @@ def test_every_scheme_completes_and_shows_its_bytes(network: dict[str, dict[str,
 def test_counters_show_what_other_systems_send(network: dict[str, dict[str, float]]) -> None:
     baseline = network["baseline"]["network_bytes_per_step"]
     share = {name: row["network_bytes_per_step"] / baseline for name, row in network.items()}
-    assert 0.48 < share["ddp-bf16"] < 0.54
+    # Counters include retransmissions, which add some percent to the bytes of any scheme on a loaded machine.
+    assert share["ddp-bf16"] == pytest.approx(0.5, rel=0.1)
     assert share["ddp-powersgd"] < 0.15
-    assert 0.97 < share["counted"] < 1.03
-    assert 0.24 < share["naive-int8"] < 0.30
+    assert share["counted"] == pytest.approx(1, rel=0.1)
+    assert share["naive-int8"] == pytest.approx(0.27, rel=0.1)
 
 
 @pytest.mark.long

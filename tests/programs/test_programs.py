@@ -1,4 +1,4 @@
-"""Tests of unmodified PyTorch programs on four ranks: plain, intercepted, and with codecs, all in one launch."""
+"""Tests of unmodified PyTorch programs on four ranks: plain, intercepted, and with codecs. All share one launch."""
 
 import math
 from typing import Any

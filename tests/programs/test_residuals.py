@@ -1,4 +1,4 @@
-"""Tests that a residual is found by call order within a step, otherwise by memory, and that residuals are limited."""
+"""Tests that residuals are found by call order within a step, otherwise by memory, and that their number is limited."""
 
 import pytest
 import torch

@@ -14,7 +14,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 SMALL, LARGE = 255, 256
-"""Number of elements just below `min_bytes`, and exactly at `min_bytes`."""
+"""Numbers of elements: just below `min_bytes`, and exactly `min_bytes`."""
 METHODS = ("allreduce", "broadcast", "all_gather_single", "reduce_scatter_single")
 CALLS = {
     "all-reduce": dist.all_reduce,

@@ -184,7 +184,7 @@ def test_a_call_during_the_capture_of_a_graph_is_refused_by_name() -> None:
     with played.model.rank(0):
         x = played.model.tensor(values(0, N))
         played.orders[0].cuda.capturing = True
-        with pytest.raises(RuntimeError, match="all-reduce of group replicas during CUDA graph capture"):
+        with pytest.raises(RuntimeError, match="all-reduce of group replicas was called during CUDA graph capture"):
             played.reduce(0, x)
 
 
@@ -236,7 +236,7 @@ def forgotten_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def foreign_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allocate a temporary buffer on the caller's stream, which frees the buffer immediately."""
+    """Allocate a temporary buffer on the caller's stream and free it immediately."""
     real = CollectiveCall._sum
 
     def planted(call: CollectiveCall, received: torch.Tensor, plan: Any, source: torch.Tensor) -> torch.Tensor:
@@ -269,7 +269,7 @@ def reused_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def host_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read a sum on the host before anything has waited for it."""
+    """Read a sum on the host although nothing has waited for the sum."""
     real = CollectiveCall._encode
 
     def planted(call: CollectiveCall, source: torch.Tensor, wire: torch.Tensor, residual: Any) -> None:

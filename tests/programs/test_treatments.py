@@ -44,7 +44,7 @@ CALLS = [
     ("PP", CallKind.MESSAGE, ("PP", "FORWARD", "ACT")),
     ("EP", CallKind.ALL_TO_ALL, ("EP", "FORWARD", "ACT")),
 ]
-"""Program calls with the dimension of their group, and the corresponding traffic in the engine."""
+"""Calls of a program, with the dimension of the group and the corresponding traffic of the engine."""
 N, RANKS = 1 << 16, 4
 TWO_NODES = Topology.regular(2, 2)
 
@@ -79,7 +79,7 @@ def accepted(stated: dict[str, Any]) -> NamedScheme:
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[dist.ProcessGroup]:
-    """Return the group of a program's rank. The other ranks do not exist."""
+    """Return the process group of one rank of a program. No other ranks exist."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     yield cast(dist.ProcessGroup, dist.group.WORLD)
     dist.destroy_process_group()

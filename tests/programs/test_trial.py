@@ -20,7 +20,7 @@ class Done:
 
 
 class Sharing:
-    """Groups of threads that act as ranks."""
+    """Simulated all-reduce of threads that act as ranks."""
 
     def __init__(self, size: int) -> None:
         self._meet = threading.Barrier(size, timeout=PATIENCE_S)
@@ -60,7 +60,7 @@ class Timed:
 
 
 def answers(plain: list[list[float]], ours: list[list[float]]) -> tuple[set[bool], set[int]]:
-    """Return the decisions of the ranks, and the ranks' numbers of calls."""
+    """Return the decision and the number of calls of each rank."""
     sharing, decisions, counts = Sharing(len(plain)), [], []
 
     def run(rank: int) -> None:

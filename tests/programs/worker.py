@@ -54,7 +54,7 @@ MODES: dict[str, Interposition | None] = {
 
 
 def by_the_plan(row: dict[str, Any]) -> list[int]:
-    """Return this rank's planned message bytes and wire bytes for the calls of the row."""
+    """Return the message bytes and wire bytes that plans predict for the calls of a row on this rank."""
     p, message, wire = row["ranks"], 0, 0
     dtype = next(d for t, d in DTYPES.items() if str(t) == f"torch.{row['dtype']}")
     operation = Operation(row["call"])
@@ -166,7 +166,7 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Return the error of the mean of many sums of the same values with the sign codec.
+    """Return the error of the mean of many sums, all of the same values, with the sign codec.
 
     The error decreases only if residuals are kept.
     """
@@ -245,7 +245,7 @@ def hook() -> dict[str, Any]:
 
 
 def checkpoint(*, lossy: bool) -> float:
-    """Return the largest change of weights that FSDP2 has sharded and a state dict has gathered."""
+    """Return the largest change of a weight after FSDP2 has sharded the weights and a state dict has gathered them."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
     opted: list[Any] = ["functional-gathers", "parameters"] if lossy else []
 
@@ -260,7 +260,7 @@ def checkpoint(*, lossy: bool) -> float:
 
 
 def timed() -> list[float]:
-    """Return errors of encoded sums with a sufficient wait timeout, and with an insufficient one."""
+    """Return the errors raised by encoded sums if the wait timeout is sufficient, and if it is too short."""
     x = torch.ones(4096)
     late = dist.get_rank() == 0
 

@@ -70,5 +70,5 @@ READ: dict[str, Callable[[Path, str], Rows]] = {
 
 
 def exact(rows: Rows) -> list[list[tuple[str, str]]]:
-    """Return rows that can be compared. NaN equals NaN, and 1 differs from 1.0."""
+    """Return rows in a form that compares exactly: NaN equals NaN, and 1 differs from 1.0."""
     return [sorted((name, json.dumps(value, sort_keys=True)) for name, value in row.items()) for row in rows]

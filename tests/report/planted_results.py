@@ -38,7 +38,7 @@ class Planted:
     loss: float
     """Validation loss at the end."""
     coded: float | None = field(default=None, kw_only=True)
-    """Fraction of the bytes that the scheme's codec processed, or None for a log without it."""
+    """Fraction of the bytes that the scheme's codec processed, or None if the log does not contain this fraction."""
     wire: float = 1.0
     """Wire bytes per message byte, if a codec or the MPI library can reduce them."""
     cell: dict[str, Any] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Planted:
     exposed: float = 0.2
     """Fraction of each step in which ranks wait for messages.
 
-    Half of this time is added as hidden time. A tenth of it is spent in encoding, and a tenth in decoding.
+    Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of it.
     """
     hosts: dict[str, float] = field(default_factory=dict)
-    """Computing time factor for each host. The ranks are divided evenly among the hosts.
+    """Factor for the computing time on each host. The ranks are divided evenly among the hosts.
 
     Without hosts, the ranks are on n1, and the log contains no computing times.
     """

@@ -32,9 +32,9 @@ class Run:
     """Validation losses by step."""
     state: str = "completed"
     stages: Sequence[tuple[float, float]] = ()
-    """For each stage, the time of both passes and the waiting time for messages within them, in seconds."""
+    """For each stage, the time of both passes and the time spent waiting for messages within them, in seconds."""
     ages: Sequence[Mapping[str, int]] = ()
-    """For each stage or shard, gradients by staleness."""
+    """For each stage or shard, the number of gradients by staleness."""
 
 
 def _log(run: Run) -> RunLog:

@@ -6,7 +6,7 @@ from hpcbench.present.document import Document, Entry, Table
 def entries(document: Document, name: str) -> dict[str, dict[str, Entry]]:
     """Return the entries of the named tables, by the first value of row and column.
 
-    Without such a table, return nothing.
+    If no such table exists, return an empty result.
     """
     blocks = [block for chapter in document.chapters for block in chapter.blocks]
     values_by_name = {}

@@ -136,7 +136,7 @@ def test_names_that_are_words_of_the_files_stay_where_they_are_words() -> None:
 
 
 def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job IDs in a bundle belong to another machine."""
+    """The job IDs in a bundle are those of another machine."""
     plan = json.loads((root / "submission.json").read_text())
     (root / "submission.json").write_text(json.dumps({**plan, "scheduler": "slurm"}))
     (root / "runs" / "r1-baseline" / "status.json").unlink()
@@ -218,7 +218,7 @@ def test_a_cut_bundle_is_one_line(root: Path, tmp_path: Path, suffix: str) -> No
     [
         (["--bundle", "x.zip"], "--bundle x.zip: not the name of a bundle: use a name that ends with .tar.gz"),
         (["--anonymous"], "--anonymous: applies only to bundles: add --bundle FILE"),
-        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: write OLD=NEW"),
+        (["--bundle", "x.tar.gz", "--replace", "a="], "--replace a=: give OLD=NEW"),
     ],
 )
 def test_wrong_options_are_one_line(root: Path, options: list[str], message: str) -> None:

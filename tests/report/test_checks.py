@@ -1,4 +1,4 @@
-"""Tests of inconsistent logs. Only injected errors are reported, each with its line and both figures."""
+"""Tests of inconsistent logs. Only injected errors are reported, each with its line and both numbers."""
 
 # ruff: noqa: E501
 
@@ -68,7 +68,7 @@ def test_bytes_of_a_line_are_missed_in_the_channels(tmp_path: Path) -> None:
 
 
 def test_figures_that_were_rounded_are_not_accused(tmp_path: Path) -> None:
-    """0.05 samples/s may be 0.0549, so rounded numbers are compared to their printed digits."""
+    """A printed 0.05 samples/s may be 0.0549, so numbers are compared only to their printed digits."""
     lines = log_lines(Planted("baseline", 1, 145.9, 2.7))
     assert "samples/s 0.05 " in lines[-6]
     path = tmp_path / "log.txt"
@@ -96,7 +96,7 @@ def test_the_last_digit_of_a_column(values: list[float], last: float) -> None:
 
 
 def shaped(formula: float, column: str) -> RunResult:
-    """Return a run of the synthetic shape that prints the result of a formula under a name."""
+    """Return a run of the synthetic model whose log contains the rate of a FLOP formula in the given column."""
     rate = formula * 8 / 8 / 0.25  # batch of 8, 8 ranks
     run = foreign(seconds=[0.25] * 3, **{column: [rate] * 3})
     run.settings = LoggedSettings.read(settings(RUN))
@@ -123,7 +123,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
-    """Return the notes on a log with the recomputation of one setting and the FLOPs of another."""
+    """Return the notes on a log that states one recomputation setting, with the FLOPs of another."""
     hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,

@@ -25,7 +25,7 @@ LAYERS: list[dict[str, Any]] = [
 
 
 def lines(run: Planted, layers: Any) -> str:
-    """Return the log of a run whose traffic is only between experts, with their counts."""
+    """Return the log of a run that only exchanges rows between experts, with the counts of the experts."""
     collected = []
     for line in log_lines(run):
         if '"traffic"' in line:
@@ -104,9 +104,9 @@ def beyond_dense(rows: float, routers: int = 1) -> float:
 
 
 def with_experts(path: Path, layers: Any, *, ep: int, tp: int = 1, **changes: Any) -> Measures:
-    """Return a run whose steps kept different numbers of tokens, with slots for 320 rows.
+    """Return a run whose steps kept different numbers of tokens.
 
-    Tokens choose 256 of them.
+    Experts have slots for 320 rows, and tokens choose 256.
     """
     model = {"count": 4, "top": 2, "every": 2, "capacity": 1.25, **changes}
     places = 320 if ep > 1 or tp > 1 else 256

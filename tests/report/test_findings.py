@@ -1,4 +1,4 @@
-"""Tests of findings about two schemes at a fraction of the level, and of error rates in simulated studies."""
+"""Tests of findings about two schemes at a fraction of the significance level, and of simulated error rates."""
 
 import math
 import random
@@ -27,7 +27,7 @@ MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """Return the fraction at which a comparison of `pairs` pairs is tested at the whole level."""
+    """Return the fraction for which a comparison of `pairs` pairs is tested at the whole significance level."""
     return LEVEL / compute_level_part(pairs)
 
 
@@ -79,7 +79,7 @@ def test_words_of_loss(changes: tuple[float, ...], shown: str, side: str | None)
 
 
 def test_a_speed_is_judged_by_its_intervals() -> None:
-    """The 95 % interval decides on significance, the 90 % interval on equivalence within a margin."""
+    """The 95 % interval determines significance, and the 90 % interval determines equivalence within a margin."""
     rng = random.Random(5)
     seen = set()
     for _ in range(300):
@@ -111,15 +111,17 @@ def test_the_same_pairs_show_less_with_a_smaller_share() -> None:
 
 
 def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
-    """Otherwise, reading a report again after more repeats would add a chance of a false finding."""
+    """Otherwise, each report after more repeats would increase the probability of a false finding."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
     assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
 
 
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """Alone, the finding follows from the interval. If it is part of a family with inconclusive comparisons, it is no
-    longer significant."""
+    """A single comparison is significant according to its interval.
+
+    In a family with inconclusive comparisons, it is no longer significant.
+    """
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
     assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
@@ -136,7 +138,7 @@ def test_one_pair_has_no_test() -> None:
 
 
 def test_the_question_says_which_share_decides() -> None:
-    """The finding is made just above the smallest fraction, and not just below it."""
+    """The comparison is significant just above the smallest fraction, but not just below it."""
     rng = random.Random(8)
     for _ in range(25):
         values = [(math.exp(rng.gauss(0.05, 0.02)), 1.0) for _ in range(rng.randint(2, 9))]
@@ -178,7 +180,7 @@ class Rates:
 
 
 def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200, *, matched: bool = True) -> Rates:
-    """Simulate studies with a shared baseline. `matched` states whether values of a pair share machine and seed."""
+    """Simulate studies with a shared baseline. If `matched`, the values of a pair share machine and seed."""
     rng = random.Random(6)
     false_any = false_speed = false_loss = right_speed = right_loss = 0
     margins = math.log1p(MARGIN), MARGIN * 2.5
@@ -219,7 +221,7 @@ def simulate(effects: list[tuple[float, float]], pairs: int, studies: int = 200,
 
 AT_MARGIN = (math.log1p(MARGIN), MARGIN * 2.5)
 BOUND = 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
-"""Five in a hundred, plus the excess that 200 studies show in one of 200 tries."""
+"""Bound for 200 studies: 5 % false findings, plus an excess that is reached by chance in one of 200 tries."""
 
 
 @pytest.mark.parametrize(
@@ -244,13 +246,13 @@ def test_true_effects_are_found() -> None:
 
 
 def undivided(cells: list[Chains]) -> list[Allotment]:
-    """Test each question as if it were the only one, and this the only look."""
+    """Test each question as if it were the only question, and as if this report were the only one."""
     alone = Shares(LEVEL / compute_level_part(3), LEVEL / compute_level_part(3))
     return [Allotment(dict.fromkeys(cell.answers, alone), {}, {}, {}) for cell in cells]
 
 
 def no_difference_found(mean: Mean, margin: float) -> float:
-    """Take a large p-value for evidence of equality."""
+    """Mistake a large p-value for evidence of equality."""
     return 0.0 if mean.p_two_sided() > 0.05 else 1.0
 
 

@@ -75,7 +75,7 @@ def test_what_is_slower_at_an_equal_loss_is_beaten_and_what_is_faster_at_a_worse
 
 
 def test_whether_a_codec_pays_is_asked_before_schemes_are_compared_with_each_other() -> None:
-    """With few repeats, the comparisons of all pairs of schemes are assigned too little of the level to show a gain."""
+    """With few repeats, comparing all pairs of schemes leaves too little of the significance level to show a gain."""
     rows = {**FOUR, "naive-zfp8": (1.4, 2.5), "identity": (1.01, 2.5)}
     cell = planted(rows, pairs=3, scatter=0.06, of_loss=0.02)
     pareto = compute_front(cell)
@@ -181,7 +181,10 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
 
 
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
-    """A codec must be significantly better. The previous sentence also lists the controls as nondominated."""
+    """A codec is named only if it is significantly better.
+
+    The previous sentence also lists the controls as nondominated.
+    """
     schemes = {"baseline": (1.0, 2.5), "identity": (1.2, 2.5), "naive-bf16": (1.2, 2.5), "mzhybrid": (1.2, 2.5)}
     last = "Simplest of the schemes that no other scheme significantly beats: {}"
     answer_lines = answer(planted(schemes), "local")
@@ -198,7 +201,7 @@ def test_controls_that_nothing_beats_are_the_simplest() -> None:
 
 
 def test_a_worse_loss_is_never_the_simplest_good_scheme() -> None:
-    """No scheme dominates the fastest one, although its loss is worse. It is on the front, but not in the answer."""
+    """The fastest scheme has a worse loss, so it is on the Pareto front, but not in the answer."""
     answer_lines = answer(planted({"baseline": (1.0, 2.5), "naive-zfp8": (1.4, 2.9), "mzhybrid": (1.2, 2.5)}), "local")
     assert answer_lines[-1] and any("mzhybrid (codecs by traffic" in sentence for sentence in answer_lines)
     assert not any("beat: naive-zfp8 (one codec" in sentence for sentence in answer_lines)

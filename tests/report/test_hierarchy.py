@@ -1,4 +1,4 @@
-"""Tests of the single level for all questions of a report: shares, their order, and false findings in simulations."""
+"""Tests of the significance level that all questions of a report share: shares, order, and simulated false findings."""
 
 import random
 import sys
@@ -20,7 +20,7 @@ from simulated.reports import NULL, TRUTHS, FalseFindings, draw_runs
 from simulated.studies import CRITERIA
 
 OPEN, SIDE, WHOLE = Question(1.0, 1.0), Question(0.0, 1.0), Question(0.0, 0.0)
-"""An undecided question, a partly decided question, and a question that is decided with any share."""
+"""An undecided question, a partly decided question, and a question that any share decides."""
 
 
 def drawn(rng: random.Random) -> Question:
@@ -43,7 +43,7 @@ def drawn_cells(rng: random.Random) -> list[Chains]:
 
 
 def held(chain: Chain, shares: Shares) -> float:
-    """Return the share that the undecided questions of a chain use together. They pass no share on."""
+    """Return the total share of the undecided questions of a chain, which pass no share on."""
     amount = 0.0
     loss_open = chain.loss is not None and not chain.loss.complete < shares.loss
     if chain.speed is not None:
@@ -135,8 +135,7 @@ def test_the_order_within_a_chain(speed: Question | None, loss: Question | None,
 
 
 def test_the_answers_of_all_cells_come_first() -> None:
-    """Details receive a share when an answer of their cell is decided, and the whole level when all answers are
-    decided."""
+    """Details receive a share when an answer of their cell is decided, and the whole level once all answers are."""
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
@@ -152,7 +151,7 @@ def test_the_answers_of_all_cells_come_first() -> None:
 
 
 def most(reports: int) -> float:
-    """Allow five in a hundred reports, plus the chance in one of 200 tries."""
+    """Return the allowed number of false reports: 5 %, plus an excess that is reached by chance in one of 200 tries."""
     return 0.05 * reports + 2.6 * (0.05 * 0.95 * reports) ** 0.5
 
 
@@ -167,7 +166,7 @@ def most(reports: int) -> float:
     ],
 )
 def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, reports: int) -> None:
-    """With one family per question, 12 % of the first kind and two thirds of the second had a false finding."""
+    """With one family per question, 12 % of the first kind of report and 67 % of the second had a false finding."""
     rng = random.Random(f"{truth} {cells} {pairs}")
     count = FalseFindings()
     for _ in range(reports):
@@ -176,7 +175,7 @@ def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, report
 
 
 def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
-    """A report that tests at the whole level at each look is wrong in a quarter of the studies."""
+    """If every report used the whole significance level, a quarter of the studies would contain a false finding."""
     rng, false, reports = random.Random(11), 0, 40
     for _ in range(reports):
         runs = draw_runs(rng, 12)
@@ -186,7 +185,7 @@ def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
 
 
 def test_what_pays_is_found_with_three_pairs() -> None:
-    """One level for all questions retains the power: gains of 1.3 and more, with a scatter of 1 % between runs."""
+    """A shared level keeps enough power to find gains of 1.3 and more, with a scatter of 1 % between runs."""
     rng, truth = random.Random(12), TRUTHS["gains of 1.3 to 1.6"]
     rows = [
         row

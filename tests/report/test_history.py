@@ -25,7 +25,10 @@ from simulated.speeds import simulate_series
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
-    """Function that returns a directory with ten exports. The last three have a different speed and PyTorch version."""
+    """Function that returns a directory with ten exports.
+
+    The last three exports have a different speed and PyTorch version.
+    """
 
     def store(factor: float) -> Path:
         top = tmp_path_factory.mktemp("history")
@@ -80,7 +83,10 @@ def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
 
 
 def test_false_alarms_are_rare_and_regressions_are_found() -> None:
-    """At most 5 % of series without a change report one. A slowdown of 6 % in the newest one or three is found."""
+    """A change is reported in at most 5 % of unchanged series.
+
+    A slowdown of 6 % in the newest one or three values is found.
+    """
     alarms = sum(bool(find_changes(simulate_series([1.0] * 10, seed=seed))) for seed in range(400))
     assert alarms <= 28  # 5 % of 400, and 1.8 standard errors
     for last, least in (

@@ -144,7 +144,7 @@ def test_json_of_what_a_log_nests_deep(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
 def test_a_document_of_nothing_else(evil: str) -> None:
-    """Writers escape titles, headers and notes like entries."""
+    """Titles, headers and notes are escaped like entries."""
     table = Table("t", evil, (Column("a", evil, text=True), Column("b", evil)), ((Entry(evil), Entry(evil)),), (evil,))
     document = Document(evil, (Chapter(evil, evil, (table, Sentences((evil,), "bad"))),))
     for text in (rich_text.write(document), markdown.write(document), latex.write(document)):

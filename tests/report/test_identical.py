@@ -23,7 +23,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 
 def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
-    """Return a study under these schemes whose only traffic is data-parallel gradients."""
+    """Return a study of these schemes whose only traffic is data-parallel gradients."""
     write(root, [Planted(name, k, 0.2 + k / 100, 2.7) for k in (1, 2) for name in schemes], steps=20)
     plain = {"algorithm": "encoded", "default": "none", "rules": [], "environment": {}, "optimizer": None}
     for run in root.glob("runs/*"):

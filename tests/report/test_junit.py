@@ -180,7 +180,7 @@ def test_the_bounds_of_a_mean_are_those_of_scipy(tmp_path: Path) -> None:
 
 
 def test_a_machine_at_the_bound_is_accepted_in_at_most_5_percent(tmp_path: Path) -> None:
-    """A mean exactly at the bound is neither met nor violated more often than the confidence allows."""
+    """If the true mean is at the bound, neither state may be reported more often than the confidence allows."""
     rng, threshold = random.Random(7), QuantityBound(quantity="loss", min=1.0, confidence=0.95)
     states = Counter(decide_mean((), threshold, [rng.gauss(1, 0.05) for _ in range(4)]).state for _ in range(2000))
     assert 0.03 < states["met"] / 2000 < 0.07 and 0.03 < states["violated"] / 2000 < 0.07

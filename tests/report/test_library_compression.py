@@ -1,4 +1,4 @@
-"""Tests of schemes in which the MPI library compresses. The sent bytes are unknown, and no table shows a number."""
+"""Tests of schemes in which the MPI library compresses. The bytes sent are unknown, so no table shows a number."""
 
 import csv
 import io

@@ -284,7 +284,7 @@ def test_nothing_to_follow(tmp_path: Path) -> None:
 
 
 def test_lines_say_when_nothing_starts(stage: Stage) -> None:
-    """A user whose jobs are pending for another submission must not see an empty screen."""
+    """The screen must not be empty if all of a user's pending jobs belong to another submission."""
     stage.script = [lambda: None] * 6 + [lambda: stage.start("baseline")]
     stage.script += [lambda: stage.end("baseline"), lambda: stage.end_job(1)]
     _, out = stage.follow()
@@ -309,7 +309,7 @@ def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stale", [State.RUNNING, State.PENDING, State.UNKNOWN])
 def test_an_end_is_not_left_for_an_older_answer(stage: Stage, stale: State) -> None:
-    """A run was cancelled with its job. Afterwards, the scheduler reports once more that the job is running."""
+    """A run is cancelled with its job. Afterwards, the scheduler once more reports the job as running."""
 
     def cancelled() -> None:
         stage.end("baseline", 143)

@@ -1,4 +1,4 @@
-"""Tests of the measures of one run, computed by hand: rates, use of the chip, and parts of the step."""
+"""Tests of the measures of one run, computed by hand: rates, chip utilization, and parts of the step."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def planted(tmp_path: Path, run: Planted) -> Measures:
 
 
 def test_mfu_by_hand() -> None:
-    """62.4 TFLOP/s on a chip with 312 TFLOP/s are a fifth, and 78 executed TFLOP/s are a quarter."""
+    """62.4 TFLOP/s are a fifth of a chip's 312 TFLOP/s, and 78 executed TFLOP/s are a quarter."""
     run = foreign(seconds=[0.5] * 4, model_flops_per_rank=[62.4e12] * 4, hardware_flops_per_rank=[78e12] * 4)
     measures = measure(on_gpus(run, [GPU, GPU], train={"precision": "bf16"}))
     assert (measures.chip, measures.peak) == (GPU, 312e12)

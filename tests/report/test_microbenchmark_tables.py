@@ -1,4 +1,4 @@
-"""Tests of other tools' tables in a report: a single table, and several tables of the same benchmark side by side."""
+"""Tests of reports with tables of other tools: a single table, and several tables of one benchmark side by side."""
 
 import json
 from pathlib import Path

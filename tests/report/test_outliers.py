@@ -69,7 +69,7 @@ def test_three_nodes_do_not_tell() -> None:
 
 
 def test_healthy_machines_name_few_nodes() -> None:
-    """64 nodes scatter by 2 % in each of 6 runs, drawn 50 times. Almost none is an outlier twice."""
+    """The speeds of 64 nodes scatter by 2 % in each of 6 runs, drawn 50 times. Almost no node is an outlier twice."""
     rng = random.Random(7)
     named = sum(
         len(list_slow_hosts([run(hosts={f"n{k}": rng.gauss(1, 0.02) for k in range(64)}) for _ in range(6)]))

@@ -1,4 +1,4 @@
-"""Tests that speed is work divided by time: in all kinds of logs, with stalled steps, and with the first-step rule."""
+"""Tests that speed is work divided by time in all kinds of logs, with stalled steps, and with the first-step rule."""
 
 import csv
 import io
@@ -47,7 +47,7 @@ def stall(log: Path, factor: float = 8.0) -> None:
 
 
 def stalled(root: Path) -> Path:
-    """Return a submission whose codec takes 0.45 times the baseline's time in most steps, and 3.6 times in others."""
+    """Return a submission whose codec takes 0.45 times the baseline's time in most steps, and 3.6 times otherwise."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 100), 2.7)
         for k in range(1, 6)
@@ -148,7 +148,7 @@ def test_printed_flops_and_utilization_are_work_over_time(column: str) -> None:
 
 
 def test_steps_of_unequal_work_count_by_their_time() -> None:
-    """Twice the samples in twice the time give the same rate. A harmonic mean would weight both steps equally."""
+    """Twice the samples in twice the time is the same rate. A harmonic mean would weight both steps equally."""
     run = foreign(4, seconds=[1.0, 3.0, 1.0, 3.0], samples_per_s=[10.0, 20.0, 10.0, 20.0])
     assert run.samples_per_s == pytest.approx((10 + 60) / 4)
 

@@ -32,7 +32,10 @@ REDUCTION, OPTIMIZER, OTHER = 0.03, 0.02, 0.005
 def stages(
     name: str, p: int, m: int, v: int, *, forward: float = 0.004, backward: float = 0.011
 ) -> list[dict[str, Any]]:
-    """Return measurements of a schedule with instant messages. Finished stages wait for the others in the reduction."""
+    """Return the measurements of a schedule whose messages take no time.
+
+    Finished stages wait for the others in the reduction.
+    """
     parts = p * v
     line = simulate(
         SCHEDULES[name], microbatches=m, forward_s=[forward] * parts, backward_s=[backward] * parts, stages=p
@@ -82,7 +85,7 @@ def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
     ("name", "p", "m", "v"), [("gpipe", 4, 4, 1), ("1f1b", 2, 4, 1), ("1f1b", 4, 8, 1), ("interleaved", 4, 8, 2)]
 )
 def test_idle_is_what_the_schedule_makes_of_equal_parts(tmp_path: Path, name: str, p: int, m: int, v: int) -> None:
-    """The simulation uses the actions of the schedule, whereas the closed form does not."""
+    """Unlike the closed form, the simulation uses the actions of the schedule."""
     root = write(tmp_path / "001", [Planted("baseline", 1, 0.4, 2.7)])
     set_up(root, layout={"dp": 2, "tp": 4 // p, "pp": p, "chunks": v}, train={"global_batch": 4 * m, "micro_batch": 2})
     rows = stages(name, p, m, v)
@@ -201,7 +204,7 @@ def test_phases_that_leave_something_out_are_named_with_their_line(tmp_path: Pat
     change(log, "phases", {"stages": rows})
     line = next(i for i, text in enumerate(log.read_text().splitlines(), 1) if "phases" in text[:20])
     (note,) = measure(from_log(log)).notes
-    assert f"{log}:{line}: the phases of stage 1 come to 0.11 s per step, but its step took 0.13 s" in note
+    assert f"{log}:{line}: the phases of stage 1 add up to 0.11 s per step, but its step took 0.13 s" in note
 
 
 def test_the_hosts_links_and_what_lasts_in_memory(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests that submissions of the same study form one comparison. Others are distinguished by their directories."""
+"""Tests that submissions of one study form one comparison, and that others are named by their directories."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def test_losses_of_one_seed_are_one_value_and_those_of_further_seeds_are_others(
 
 
 def test_runs_of_two_submissions_make_no_pair(tmp_path: Path) -> None:
-    """One submission contains only the baseline of its pair, the other only the scheme."""
+    """One submission contains only the baseline, and the other only the scheme."""
     roots = [submitted(tmp_path / "001"), submitted(tmp_path / "002")]
     for root, scheme in zip(roots, ("baseline", "naive-zfp8"), strict=True):
         for path in (root / "runs" / f"r1-{scheme}").iterdir():

@@ -100,7 +100,10 @@ def test_without_a_prediction_there_is_no_table(tmp_path: Path) -> None:
 
 
 def test_speed_over_the_bandwidth_of_the_network(tmp_path: Path) -> None:
-    """Both steps take 0.1 s per 1.11 s for waiting; the baseline waits 0.3 s for a network of 10 Gbit/s."""
+    """A tenth of each step is waiting.
+
+    With a network of 10 Gbit/s, the baseline waits 0.3 s for messages, and the scheme 0.1 s.
+    """
     root = plant(tmp_path / "001", baseline=0.4, naive_zfp8=0.25, network=(0.3, 0.1))
     bandwidth, times = read_network_times(root)
     base, scheme = times["nodes=2", "baseline"], times["nodes=2", "naive-zfp8"]
@@ -134,7 +137,7 @@ def test_no_curve_without_a_known_bandwidth_or_traffic(
 
 
 def test_the_stored_times_are_those_of_the_prediction(tmp_path: Path) -> None:
-    """The time at the machine's bandwidth, and the bandwidth at which both are equal, follow from the stored parts."""
+    """The stored parts determine the time at the machine's bandwidth, and the break-even bandwidth."""
     study = data_dir("studies") / "demo.yaml"
     loaded, site = load_study(study, ["nodes=2", "ranks_per_node=1"]), load_site("vista")[0]
     runs = expand(loaded, site.capacity, offer(site))

@@ -1,4 +1,4 @@
-"""Tests that a quantity is declared once. All outputs follow its declaration, including averages."""
+"""Tests that a quantity is declared once, and that all outputs follow its declaration, including averages."""
 
 import csv
 import json

@@ -67,7 +67,7 @@ def test_faster_and_better_are_good(tmp_path: Path) -> None:
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:
-    """Losses differ by 0.05 between seeds, so only the pairs can show that nothing changed."""
+    """Losses differ by 0.05 between seeds, so only a comparison of pairs can show that nothing changed."""
     changes_by_scheme = compared(tmp_path, planted(SCHEMES), planted(SCHEMES))
     change = changes_by_scheme["mzhybrid"]
     assert change.loss_paired and change.loss_word == "same"
@@ -120,7 +120,7 @@ def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path)
 
 
 def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
-    """Squares of the values overflow."""
+    """The squares of such losses overflow."""
     absurd = [replace(run, loss=1e200 * run.repeat) for run in planted(SCHEMES)]
     assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"inconclusive"}
 
@@ -192,7 +192,7 @@ def test_software_and_machine_that_changed_are_named(tmp_path: Path, capsys: pyt
 
 
 def test_false_alarms_stay_below_five_per_cent(tmp_path: Path) -> None:
-    """In 400 pairs of submissions without changes, a scheme is called worse in at most 8 %."""
+    """A scheme is reported as worse in at most 8 % of 400 pairs of submissions that do not differ."""
     generator = random.Random(7)
     base = cells(write(tmp_path / "one", planted(SCHEMES)))
 

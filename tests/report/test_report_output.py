@@ -1,4 +1,4 @@
-"""Tests of output for users: the table at two widths, and the formats for other programs."""
+"""Tests of the output of `report`: the table at two widths, and the formats for other programs."""
 
 import csv
 import io

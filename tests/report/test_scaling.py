@@ -30,9 +30,10 @@ def logarithmic(ranks: int) -> float:
 def plant(
     root: Path, seconds: Callable[[int], float], batch: Callable[[int], int], sizes: tuple[tuple[int, int], ...] = PLAIN
 ) -> Path:
-    """Return a study with one run per scheme and size. A size is a number of ranks and of tensor-parallel ranks.
+    """Return a study with one run per scheme and size.
 
-    The codec is twice as slow, and is not run at the smallest size.
+    A size consists of the number of ranks and of tensor-parallel ranks. The codec takes twice as long as the baseline,
+    and is not run at the smallest size.
     """
     runs = [
         Planted(scheme, 1, slower * seconds(ranks), 2.7, cell={"number": number})

@@ -1,4 +1,4 @@
-"""Tests of the interval of a series' mean: by hand, for known series, and its coverage for correlated steps."""
+"""Tests of the interval for the mean of a series: by hand, for known series, and coverage for correlated steps."""
 
 import random
 import re
@@ -41,7 +41,7 @@ def test_the_mean_is_of_all_values_although_batches_leave_some_out() -> None:
 
 
 def test_values_that_change_sides_are_like_independent_ones() -> None:
-    """Negative correlation counts as none. Both series have Student's interval with variance n - 1."""
+    """Negative correlation is treated as no correlation: both series have Student's interval, with variance n - 1."""
     values = [1.0, 2.0] * 20
     intervals, student = compute_series_interval(values), mean_interval(values)
     assert intervals.low == pytest.approx(student.low) and intervals.high == pytest.approx(student.high)
@@ -54,7 +54,7 @@ def test_a_drift_has_no_interval() -> None:
 
 @pytest.mark.parametrize(("n", "correlation"), [(50, 0.0), (50, 0.9), (200, 0.5), (200, 0.9), (600, 0.9)])
 def test_coverage_of_steps_that_depend_on_those_before(n: int, correlation: float) -> None:
-    """At most 7 % of all runs have an interval without the mean. Student's interval would be wrong in up to 65 %."""
+    """In at most 7 % of all runs, the interval excludes the true mean. Student's interval would do so in up to 65 %."""
     rng = random.Random(f"{n} {correlation}")
     runs = [steps(rng, n, correlation) for _ in range(300)]
     intervals = [compute_series_interval(run) for run in runs]

@@ -25,7 +25,7 @@ SAID: dict[str, Any] = {
 
 
 def lines(run: Planted, row_counts: dict[str, Any]) -> str:
-    """Return the log of a run with the event."""
+    """Return the log of a run with a `sparse_gradients` event."""
     collected = []
     for line in log_lines(run):
         collected.append(line)

@@ -27,13 +27,13 @@ class Fate:
     reason: str
     job: State = State.COMPLETED
     keep: int | None = None
-    """Remaining lines of its log. An empty list means that the log is missing, and None keeps all lines."""
+    """Number of log lines to keep. With 0, the log is missing, and None keeps all lines."""
     tail: str = ""
-    """Lines that follow the remaining lines."""
+    """Lines appended to the kept lines."""
     exit: int | None = None
-    """Value in its status file, or None without a status file."""
+    """Exit status in the status file, or None if the run has no status file."""
     marker: str | None = None
-    """Content of an unusual marker."""
+    """Content of the status file, if unusual."""
 
 
 def end(state: str, reason: str) -> str:

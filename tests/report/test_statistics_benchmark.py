@@ -1,4 +1,4 @@
-"""Tests of the statistics benchmark in its tiny form, with the same entry point and output."""
+"""Tests of the statistics benchmark with `--tiny`, which has the same entry point and output."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests of a study with several cells. The overview comes first, and common properties are stated once."""
+"""Tests of a study with several cells. The overview comes first. Properties that all cells share are stated once."""
 
 from collections import Counter
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_footnotes_of_a_sweep_are_said_once(tmp_path: Path) -> None:
 
 
 def test_letters_mean_the_same_in_all_cells(tmp_path: Path) -> None:
-    """Only the second cell contains a pair that counts different steps, and only the first contains five pairs."""
+    """Only the second cell contains a pair whose counted steps differ, and only the first contains five pairs."""
     runs = [
         Planted(scheme, k, seconds, 2.7, cell={KEY: size})
         for size, pairs in ((8, 5), (16, 3))

@@ -84,7 +84,10 @@ def test_pairs_are_of_one_seed_and_a_run_that_diverged_has_not_reached_the_loss(
 
 
 def test_training_losses_serve_where_a_run_has_no_evaluations() -> None:
-    """A window is a twentieth of the steps, here two of 40 steps. The mean of the reference's last two is 1.5."""
+    """Losses are averaged over a twentieth of the steps, here two of 40.
+
+    The mean of the reference's last two losses is 1.5.
+    """
     falling = [float(40 - k) for k in range(40)]
     slow = Run(TOGETHER, seconds=1.0, losses=falling, valid={40: 9.0})
     fast = Run(ALONE, seconds=0.5, losses=falling, valid={20: 9.0, 40: 9.0})

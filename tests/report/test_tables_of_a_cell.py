@@ -16,7 +16,7 @@ from hpcbench.report.sections import read
 
 STEPS, WARMUP, RANKS = 12, 2, 8
 SHARES = (STEPS - WARMUP) * RANKS
-"""Divisor of the times in the traffic event."""
+"""Counted steps times ranks: the times in a traffic event are divided by this number."""
 BASELINE = [
     {"dimension": "TP", "message": 4000, "wire": 4000, "exposed_s": 0.08, "hidden_s": 0.02, "transfer_s": 0.1},
     {"dimension": "DP", "message": 2000, "wire": 2000, "exposed_s": 0.02, "hidden_s": 0.06, "transfer_s": 0.08},
@@ -40,7 +40,7 @@ def plant(root: Path, *, repeats: int = 2) -> Path:
 
 
 def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a run's event with seconds per step and rank instead of sums."""
+    """Return a run's traffic event, given the seconds per step and rank of each channel."""
     collected = []
     for channel in channels:
         seconds = {key: value * SHARES for key, value in channel.items() if key.endswith("_s")}
@@ -192,7 +192,7 @@ def test_loss_at_equal_steps_and_at_equal_time(tmp_path: Path) -> None:
 
 
 def test_losses_beyond_all_measure_are_not_known(tmp_path: Path) -> None:
-    """The sum is infinite. The value is therefore unknown, and no error is raised."""
+    """The sum of the losses is infinite, so the value is unknown, and no error is raised."""
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*-mzhybrid/log.txt"):
         log.write_text(re.sub(r"\| loss \S+ ", "| loss 1e308 ", log.read_text()))

@@ -12,7 +12,7 @@ from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.sections import read
 
 CASES = [(1, "1d", 8), (4, "1d", 8), (4, "2d", 8), (8, "1d", 8), (8, "3d", 8), (1, "1d", 1), (8, "3d", 16)]
-"""Ranks, mode and samples: strong scaling at 8 samples, and two sizes with different batches, in total and per rank."""
+"""Ranks, mode and samples: strong scaling with 8 samples, and two sizes with other numbers of samples."""
 SECONDS = {(1, "1d"): 0.8, (4, "1d"): 0.4, (4, "2d"): 0.5, (8, "1d"): 0.25, (8, "3d"): 0.2}
 
 
@@ -39,7 +39,7 @@ def plant(root: Path) -> Path:
 
 
 def on_grid(line: str, mode: str, seconds: float) -> str:
-    """Divide its traffic over two axes, a third over i, and add the phases of the step."""
+    """Divide the traffic of an event between two axes, a third of it over axis i, and add the phases of the step."""
     if '"traffic"' not in line or mode == "1d":
         return line
     event = json.loads(line)

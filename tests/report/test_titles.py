@@ -1,4 +1,4 @@
-"""Tests of table titles."""
+"""Tests of the titles of report tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests that trace a figure of a report to its line in the log, and to the provenance of the measurement."""
+"""Tests that trace a number of a report to its line in the log, and to the provenance of the measurement."""
 
 import json
 import subprocess

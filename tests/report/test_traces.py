@@ -95,7 +95,7 @@ def test_the_picture_has_a_line_a_rank_with_its_times(root: Path) -> None:
 
 
 def test_a_step_of_hundreds_of_pieces_has_few_columns_and_kinds(tmp_path: Path) -> None:
-    """The step alternates between computation and waits. One phase and one codec are too short to be visible."""
+    """A step alternates between computation and waits. One phase and one codec are too short to be visible."""
     schemes = ["baseline", "identity", "naive-bf16", "naive-int8", "naive-zfp8"]
     written = write(tmp_path / "001", [Planted(scheme, 1, 0.1, loss=2.0) for scheme in schemes])
     for scheme in schemes:

@@ -1,4 +1,4 @@
-"""Tests that reports name the transport of runs, and do not compare runs over different transports."""
+"""Tests that reports name the transport of runs and do not compare runs over different transports."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Tests of verdicts: each branch, for intervals and for complete synthetic submissions."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ JITTER = (0.0, 0.002, -0.002, 0.001)
 def planted(
     schemes: dict[str, tuple[float, float]], repeats: int = 3, cell: dict[str, int] | None = None
 ) -> list[Planted]:
-    """Return runs with the time and loss of the scheme (seconds, loss), and small noise."""
+    """Return runs with the given (seconds, loss) of each scheme, plus small noise."""
     return [
         Planted(
             scheme, k + 1, seconds * NOISE[k] * (1 + JITTER[(k + i) % 4]), loss + JITTER[(k + i) % 4], 0.5, cell or {}
@@ -290,6 +291,7 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
     first, recommendation, second = answer(cell(both), "local")[:3]
     assert recommendation.startswith("With naive-mpc, 1000 steps take ")
+    assert re.search(r"\. The loss changes by [+-]\d\.\d{4} \([+-]\d\.\d{4} to [+-]\d\.\d{4}\)\.$", recommendation)
     assert [first, second] == [
         f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
         " loss no worse than the baseline's, rare failures not excluded.",
@@ -460,7 +462,7 @@ def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
 
 
 def test_step_times_have_two_intervals(tmp_path: Path) -> None:
-    """One interval is over the runs of a scheme, the other is within a run."""
+    """One interval covers the variation between runs of a scheme, the other the variation within a run."""
     root = write(tmp_path, planted({"baseline": (0.2, 2.7)}), steps=42)
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
@@ -494,9 +496,9 @@ def test_slow_nodes_and_odd_allocations_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("others", [0, 5])
 @pytest.mark.parametrize("repeats", [3, 5])
 def test_a_speed_of_about_one_is_not_called_too_few_repeats(tmp_path: Path, repeats: int, others: int) -> None:
-    """1.00 (0.98 to 1.02) is as fast within 3 %.
+    """A speed of 1.00 (0.98 to 1.02) is as fast as the baseline within 3 %.
 
-    Together with undecided comparisons, it is inconclusive, not unknown.
+    Together with undecided comparisons, the result is inconclusive, not unknown.
     """
     ratios = {3: (0.992, 1.0, 1.008), 5: (0.984, 0.992, 1.0, 1.008, 1.016)}[repeats]
     names = ["mzhybrid", *(f"other{k}" for k in range(others))]

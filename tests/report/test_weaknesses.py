@@ -1,4 +1,4 @@
-"""Tests of each weakness of a verdict, and of speeds over the common steps of a pair."""
+"""Tests of each weakness of a comparison, and of speeds over the common steps of a pair."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def cell(root: Path) -> Cell:
 
 
 def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:
-    """Return a study without weaknesses: the loss falls only at first, and each rank has its own core."""
+    """Return a study without weaknesses: the loss falls only in the first steps, and each rank has its own core."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + 0.0001 * i * (k % 2))
         for k in range(1, pairs + 1)
@@ -62,14 +62,14 @@ def fall(root: Path) -> None:
 
 
 def run_at_once(root: Path) -> None:
-    """The second repeat's job begins half a minute after the first repeat's, which takes a minute."""
+    """The job of the second repeat begins half a minute after that of the first, which takes a minute."""
     for path in root.glob("runs/r2-*/status.json"):
         text = path.read_text()
         path.write_text(text.replace("T07:30:00", "T06:30:30").replace("T07:31:00", "T06:31:30"))
 
 
 def names(root: Path) -> list[str]:
-    """Return the weaknesses of the scheme, without the one that all studies with few pairs share."""
+    """Return the weaknesses of the scheme, except `rare_failures`, which all studies with few pairs share."""
     weak = find_weaknesses(cell(root)).names("mzhybrid")
     assert "rare_failures" in weak
     return [name for name in weak if name != "rare_failures"]
@@ -107,7 +107,7 @@ def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> N
 
 
 def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
-    """At 40 pairs, the mean with one failure of 0.1 is within the margin of 0.027, including its whole interval."""
+    """With 40 pairs, of these one 0.1 worse, the whole interval of the mean is within the margin of 0.027."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + 0.1 * (scheme == "mzhybrid" and k == 7))
         for k in range(1, 41)
@@ -138,7 +138,7 @@ def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
 
 
 def test_repeats_that_follow_each_other_are_marked(tmp_path: Path) -> None:
-    """The ratio drifts over ten repeats. The same ratios in another order cause no warning."""
+    """A ratio that drifts over ten repeats causes a warning. The same ratios in another order do not."""
     marked = []
     for k, order in enumerate((range(10), (0, 7, 3, 9, 1, 6, 4, 8, 2, 5))):
         runs = [
@@ -253,7 +253,7 @@ def longer_warm_up(log: Path) -> None:
 
 
 def cut(log: Path) -> None:
-    """The last lines are lost, except the line of the last step."""
+    """Remove the last lines of a log, except the line of the last step."""
     log.write_text(re.sub(r"(?m)^step 5[0-9]/.*\n", "", log.read_text()))
 
 
@@ -268,7 +268,7 @@ def cut(log: Path) -> None:
 def test_the_speed_of_a_pair_is_of_the_steps_that_both_counted(
     tmp_path: Path, fault: Callable[[Path], None], last: int, means: list[float]
 ) -> None:
-    """One run of a pair lacks steps that the other contains. Their common steps are equally fast."""
+    """One run of a pair lacks steps that the other run contains. The common steps of both runs are equally fast."""
     runs = [Planted(scheme, k, 0.4, 2.7) for k in (1, 2) for scheme in ("baseline", "mzhybrid")]
     root = write(tmp_path, runs, steps=60, warmup=2)
     for log in root.glob("runs/*/log.txt"):

@@ -11,8 +11,8 @@ from slurm_on_one_machine import Cluster, why_not
 def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
     """Three nodes with accounting.
 
-    Jobs in ``gentle`` receive a signal before ``urgent`` preempts them. A job that must end is given ten seconds,
-    because Slurm's default of thirty takes long.
+    Jobs in ``gentle`` receive a signal before ``urgent`` preempts them. A job that must end is killed after ten
+    seconds, because Slurm's default of thirty would slow the tests down.
     """
     need(why_not())
     partitions: dict[str, dict[str, str | int]] = {
@@ -27,7 +27,10 @@ def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
-    """The session's cluster, idle before and after a module. Within the module, it is this process's Slurm."""
+    """The session's cluster, which is idle before and after each module.
+
+    During the module, this process uses its Slurm.
+    """
     with _chosen(cluster_of_session):
         yield cluster_of_session
         cluster_of_session.run(["scancel", "--user=root"], check=True)

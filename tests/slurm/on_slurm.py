@@ -1,4 +1,4 @@
-"""Submissions to a real Slurm, with commands or functions. Most ranks are fakes."""
+"""Submissions to a real Slurm, through commands or functions. Most of the ranks are fakes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 class OnSlurm(Fake):
-    """A study and a site that uses Slurm. Its launcher acts as a test specifies for each scheme."""
+    """A study, and a site that uses Slurm. A test specifies for each scheme what the site's launcher does."""
 
     def __init__(self, directory: Path, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -32,18 +32,18 @@ class OnSlurm(Fake):
         super().write_site(scheduler=scheduler, **{"walltime": "10m", "node": {"cores": 4}, **changes})
 
     def submit(self, **options: Any) -> Path:
-        """Submit the study in its current form, and return the submission's directory."""
+        """Submit the current study, and return the submission's directory."""
         return self.submission(**options).root
 
     def submission(self, **options: Any) -> SubmitResult:
-        """Submit the study in its current form, and return the submission with its notes."""
+        """Submit the current study, and return the submission with its notes."""
         return submit(self.study, Options(**{"site": str(self.site), "out": self.directory / "out", **options}))
 
 
 def hpcbench(
     *arguments: object, cwd: Path, environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command of hpcbench in a process, as a user does."""
+    """Run a command of hpcbench in a separate process, as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "hpcbench", *map(str, arguments)],
         cwd=cwd,
@@ -56,7 +56,7 @@ def hpcbench(
 
 
 def unfold(text: str) -> str:
-    """Return printed text on one line, without the line breaks of a table."""
+    """Join printed text to one line, without the line breaks of a table."""
     return " ".join(text.split())
 
 
@@ -68,7 +68,7 @@ def report(root: Path) -> dict[str, Any]:
 
 
 def runs_in(node: Any) -> list[dict[str, Any]]:
-    """Return all JSON objects that describe a run, at any depth."""
+    """Return all JSON objects that describe a run, at any depth of a document."""
     if isinstance(node, list):
         return [run for item in node for run in runs_in(item)]
     if not isinstance(node, dict):

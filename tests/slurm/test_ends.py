@@ -13,12 +13,12 @@ from hpcbench.contract.state import State
 from hpcbench.files import read_json
 
 SOON = {"walltime": "1m", "stop_ahead": "50s", "run_limit": "1m"}
-"""Slurm sends the signal when it first checks the job."""
+"""Limits of a job to which Slurm sends the signal at its first check."""
 RUN = "r1-baseline"
 
 
 class Slow:
-    """Submissions of one job each, made at the same time because each waits long for its signal or its end."""
+    """Submissions of one job each, all submitted at once because each job waits long for its signal or its end."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -20,11 +20,11 @@ if [ "$HPCBENCH_ATTEMPT" = 1 ]; then
   (until [ -e runs/r1-baseline/status.json ]; do sleep 0.1; done; kill -KILL $$) &
 fi
 """
-"""Code that kills the job script of a first attempt during its run, so that no end is recorded."""
+"""Code that kills the job script of a first attempt during its run, so that the end of the run is not recorded."""
 
 
 class Forgotten:
-    """Submissions that Slurm has forgotten. They were never polled."""
+    """Submissions that were never polled before Slurm forgot their jobs."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.places = {}

@@ -29,12 +29,12 @@ case $(wc -l < "$here/calls") in
   *) exec {sbatch} "$@" ;;
 esac
 """
-"""An sbatch that kills its caller or hangs, at the call whose number the environment specifies."""
+"""An sbatch that kills its caller or hangs. The environment specifies at which call."""
 
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> OnSlurm:
-    """Four jobs of one run. The study's name is unique among the tests."""
+    """A study of four jobs with one run each, whose name is unique among the tests."""
     place = OnSlurm(tmp_path / "place", cluster)
     name = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]").replace("_", "-")[:60]
     place.write_study(study=name, matrix={"scheme": ["baseline"]}, repeats=4)
@@ -43,7 +43,7 @@ def place(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> O
 
 @pytest.fixture
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory at the beginning of PATH with the faulty sbatch."""
+    """A directory with the faulty sbatch, at the beginning of PATH."""
     sbatch = shutil.which("sbatch")
     directory = tmp_path / "shim"
     directory.mkdir()
@@ -120,7 +120,7 @@ def test_two_submits_at_the_same_time_submit_once(place: OnSlurm, cluster: Clust
 
 @pytest.fixture
 def controlled(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster. Its controller is restarted after the test."""
+    """The cluster, whose controller is restarted after the test."""
     yield cluster
     if cluster.run(["scontrol", "ping"]).returncode:
         cluster.start_controller()

@@ -39,7 +39,7 @@ def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
 
 @pytest.fixture
 def fragile(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster. Its nodes are restored after the test."""
+    """The cluster, whose nodes are restored after the test."""
     yield cluster
     for node in cluster.nodes:
         if cluster.node_state(node).startswith("DOWN"):

@@ -1,4 +1,4 @@
-"""Tests that the commands of docs/tutorial/slurm.md work on a real Slurm, and print the output on the page."""
+"""Tests that the commands of docs/tutorial/slurm.md work on a real Slurm and print the output shown on the page."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_package_that_the_extra_lacks_stops_the_tutorial(tmp_path: Path) -> None:
-    """The injected error is an extra without matplotlib."""
+    """An extra without matplotlib is the injected error."""
     root = tmp_path / "001"
     write(root, [Planted(scheme, repeat, 0.4, loss=2.7) for scheme in ("baseline", "naive-zfp8") for repeat in (1, 2)])
     script = installed_by(PAGE)

@@ -6,10 +6,10 @@ indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster h
 namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
 kernel then kills every daemon and every job, and the directory is removed.
 
-Slurm's time limits are whole minutes, and Slurm checks them only every 30 seconds, which no setting changes.
-:meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the first check less than 30
-seconds before its time; with ``--time=1 --signal=B:USR1@50``, this is the first check after the start. Therefore, a job
-receives the signal within 30 seconds. It reaches the limit 30 seconds later if its end is set when the signal arrives.
+Slurm's time limits are whole minutes. Slurm checks them only every 30 seconds, and no setting changes this interval.
+:meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the last check before it is due. With
+``--time=1 --signal=B:USR1@50``, this is the first check after the start, so a job receives the signal within 30
+seconds. The job reaches its limit 30 seconds later if its end is set when the signal arrives.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"P
 
 
 def why_not(accounting: bool = True) -> str | None:
-    """Return a one-line reason why a cluster cannot be created here, with the remedy, or None if it can."""
+    """Return a one-line reason why no cluster can be created here, with the remedy, or None."""
     if os.geteuid() != 0:
         return "a Slurm cluster of one machine needs root: run as root, or in a container"
     missing = [tool for tool in (*_SLURM, *(_ACCOUNTING if accounting else ())) if not shutil.which(tool)]
@@ -67,12 +67,12 @@ class Cluster:
     nodes
         Number of nodes, 1 to 50.
     cpus, memory, gpus
-        CPUs, memory in MiB and GPUs that each node claims.
+        CPUs, memory in MiB and GPUs that each node reports.
     accounting
         Whether to start a database, which ``sacct`` needs. The start takes two seconds.
     partitions
-        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. By default,
-        the partitions are ``batch`` and ``urgent``; jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
+        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. The default
+        is ``batch`` and ``urgent``: jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
     settings
         Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
 
@@ -86,7 +86,7 @@ class Cluster:
     Raises
     ------
     UserError
-        An argument is wrong, a cluster cannot be made here (see :func:`why_not`), or it does not start.
+        An argument is invalid, no cluster can be created here (see :func:`why_not`), or the cluster does not start.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Cluster:
         UserError
             The command failed, if `check`. The message contains its output.
         subprocess.TimeoutExpired
-            The command took too long. A client that does not reach a daemon tries for minutes.
+            The command took too long. A client that cannot reach a daemon retries for minutes.
         """
         done = subprocess.run(
             list(command),
@@ -175,7 +175,7 @@ class Cluster:
         self._wait(f"job {job} is not {state}", lambda: self.job(job).get("JobState") == state, timeout)
 
     def end_time(self, job: str, seconds: int) -> None:
-        """Set the time limit of a running job to end `seconds` from now. The job ends up to 30 seconds later."""
+        """Move the end of a running job to `seconds` from now. Slurm ends the job up to 30 seconds after that time."""
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:
@@ -183,7 +183,7 @@ class Cluster:
         self._wait("the nodes are not idle", self._idle, timeout)
 
     def stop_controller(self) -> None:
-        """Stop slurmctld. Jobs continue, and clients receive no response."""
+        """Stop slurmctld. Jobs continue, but clients receive no response."""
         self._first.stop("slurmctld")
 
     def start_controller(self) -> None:
@@ -259,7 +259,7 @@ class Cluster:
         self.wait_idle()
 
     def _daemon(self, name: str, command: Sequence[str], question: Sequence[str]) -> None:
-        """Start a daemon, and wait until one of its clients succeeds."""
+        """Start a daemon, and wait until a client of the daemon succeeds."""
         self._first.start(name, command)
         self._wait(f"{name} does not answer", lambda: self._answers(name, question))
 
@@ -282,7 +282,7 @@ class Cluster:
             time.sleep(0.05)
 
     def _logs(self) -> str:
-        """Return the end of each daemon's output, in one line."""
+        """Return the end of each daemon's output, joined to one line."""
         logs = sorted((self.directory / "log").iterdir())
         return " ".join(" ".join(f"{log.name}: {log.read_text(errors='replace')[-500:]}" for log in logs).split())
 

@@ -1,4 +1,4 @@
-"""The first process of a cluster, in its own namespaces. It starts and ends the daemons on request."""
+"""The first process of a cluster, which has its own namespaces and starts and ends the daemons on request."""
 
 import os
 import select
@@ -21,7 +21,7 @@ def allowed() -> bool:
 
 
 def node_command(node: str) -> list[str]:
-    """Return the command that starts a node, in namespaces nested within the cluster's namespaces."""
+    """Return the command that starts a node. The node's namespaces are nested in those of the cluster."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 
@@ -31,7 +31,7 @@ class First:
     Parameters
     ----------
     environment
-        Variables of the daemons in addition to this process's own.
+        Variables of the daemons in addition to those of this process.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:

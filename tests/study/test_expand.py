@@ -130,12 +130,14 @@ def test_the_run_file_has_every_key_and_its_type(tmp_path: Path) -> None:
         "valid_fraction": 0.1,
         "tokenizer": None,
         "dtype": None,
+        "samples": None,
     }
     assert data["train"] == {
         "sparse_gradients": "never",
         "prune": None,
         "trace": None,
         "keep_messages": None,
+        "codec_effects": None,
         "vertical_sync": False,
         "sync": "all-reduce",
         "staleness": 0,

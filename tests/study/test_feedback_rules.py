@@ -1,4 +1,4 @@
-"""Tests of error feedback with every codec, number format and channel. It is correct, or refused by name."""
+"""Tests that error feedback is either correct or refused by name, with every codec, number format and channel."""
 
 import json
 from collections.abc import Iterator

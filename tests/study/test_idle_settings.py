@@ -50,7 +50,7 @@ BASE: dict[str, Any] = {
     "layout.dp": 1,
 }
 FULL: dict[str, Any] = {"model.experts": {"count": 4, "top": 2, "capacity": 0.5, "min_capacity": 1}}
-"""Settings with which experts must drop tokens."""
+"""Settings under which experts must drop tokens."""
 ONE_BIT: dict[str, Any] = {"train.zero": 0, "train.steps": 6, "train.clip": 0.0, "train.optimizer": "onebit-adam"}
 PRUNED: dict[str, Any] = {"train.prune": {"pattern": "unstructured", "sparsity": 0.5, "begin": 1, "end": 3}}
 TRAINS, PREDICTED = "trains", "predicted"
@@ -138,6 +138,7 @@ ELSEWHERE = {
     "data.path": "train/test_data.py",
     "data.tokenizer": "train/test_data.py",
     "data.dtype": "train/test_data.py",
+    "data.samples": "parallel/test_sample_changes.py",
     "train.sparse_gradients": "parallel/row_cases.py",
     "train.transport": "comm/test_nccl_transport.py",
     "train.overlap": "parallel/cases.py",
@@ -149,6 +150,7 @@ ELSEWHERE = {
     "train.slow_rank": "parallel/test_server.py",
     "train.trace": "features/trace/test_tracing.py",
     "train.keep_messages": "features/messages/test_message_samples.py",
+    "train.codec_effects": "features/effects/test_codec_effects.py",
     "train.keep_messages.each": "features/messages/test_message_samples.py",
     "train.keep_messages.ranks": "features/messages/test_message_samples.py",
     "train.keep_messages.message_mb": "contract/test_message_files.py",
@@ -209,6 +211,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("train.schedule", {"train.schedule": "gpipe", "train.micro_batch": 8}, "with one micro-batch per step"),
     ("train.vertical_sync", {"train.vertical_sync": True}, "1f1b keeps one version of the weights"),
     ("train.staleness", {"train.staleness": 2}, "sync all-reduce has no bound on staleness"),
+    ("data.samples", {"data.samples": 10**6}, "lower samples, or leave it out"),
     ("train.slow_rank", {"train.slow_rank": 1, "layout.dp": 2}, "set slow_factor, or leave slow_rank out"),
     ("train.sequence_parallel", {"train.sequence_parallel": True}, "set layout.tp to 2 or more"),
     ("train", {"train.node_copy": True}, "node_copy is a second copy of the pieces of ZeRO stage 3"),
@@ -241,6 +244,11 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("train.prune", {"train.prune": {"pattern": "rows", "every": 3}}, "every requires a growing sparsity"),
     ("train.keep_messages", {"train.keep_messages": {"steps": [2]}}, "one rank sends no messages"),
+    (
+        "train.codec_effects",
+        {"train.codec_effects": {"steps": [2], "codecs": ["bf16"]}},
+        "one rank sends no messages",
+    ),
     ("layout.tensor", {"layout.tensor": "3d"}, "layout.tp 1 does not split layers"),
     ("layout.depth", {"layout.depth": 2, "layout.tp": 2}, "tensor 1d has no depth"),
     *(("layout.context", {"layout.context": way}, "set layout.cp to 2 or more") for way in ("rsa", "ulysses")),
@@ -248,7 +256,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("layout.stages", {"layout.stages": "auto"}, "with layout.pp 1 there is only one stage"),
     ("layout.ep", {"layout.ep": 2, "layout.dp": 2}, "the model has no experts"),
 ]
-"""Refused field, settings that make it idle, and text of the reason or the remedy."""
+"""Refused field, settings under which the field is idle, and text of the reason or the remedy."""
 
 MOOT_IN_A_CELL: list[tuple[dict[str, Any], dict[str, list[Any]]]] = [
     ({"train.sequence_parallel": True}, {"layout.tp": [1, 2]}),
@@ -387,7 +395,7 @@ def test_a_value_that_is_idle_in_all_of_its_cells_is_refused_at_the_value(tmp_pa
 
 
 def test_a_setting_of_a_preset_is_not_refused_as_idle(tmp_path: Path) -> None:
-    """gpt-tiny rotates a quarter of each head, but the study only requests learned positions."""
+    """The preset gpt-tiny rotates a quarter of each head, but the study only requests learned positions."""
     path = written(tmp_path, {})
     study = json.loads(path.read_text()) | {"model": {"preset": "gpt-tiny", "positions": "learned"}}
     path.write_text(json.dumps(study), encoding="utf-8")

@@ -88,6 +88,11 @@ def test_loco_has_the_constants_of_its_paper() -> None:
     assert (rule.feedback_average, rule.feedback_reset, rule.codec) == (0.8, 1024, "int4:64")
 
 
+def test_dynamiq_has_the_budget_of_its_paper() -> None:
+    (rule,) = Scheme.model_validate(presets.scheme("dynamiq")).rules
+    assert (rule.codec, rule.mixed_bits) == ("int4:16/256:nonuniform", 5.0)
+
+
 def test_sdp4bit_sends_changes_of_weights_and_rotated_gradients() -> None:
     scheme = Scheme.model_validate(presets.scheme("sdp4bit"))
     weights, gradients = scheme.treatment(("ZERO", "STEP", "PARAM")), scheme.treatment(("DP", "BACKWARD", "GRAD"))

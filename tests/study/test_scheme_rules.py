@@ -1,4 +1,4 @@
-"""Tests of scheme rules that do not fit the training: refused with file, line, field and remedy, or noted."""
+"""Tests of scheme rules that do not fit the training: they are refused with file, line, field and remedy, or noted."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,12 @@ import pytest
 
 from hpcbench.batch.plan_jobs import idle_notes
 from hpcbench.codecs import spec
+from hpcbench.contract.layout import Layout
+from hpcbench.contract.sample_fit import find_sample_misfit
+from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.training import Data, Train
 from hpcbench.errors import UserError
+from hpcbench.predict.workload import make_train
 from hpcbench.resources import data_dir
 from hpcbench.study import presets
 from hpcbench.study.expand import ExpandedRun, expand
@@ -47,7 +52,7 @@ def runs_of(
 
 
 def refusal(directory: Path, scheme: Any, **settings: Any) -> tuple[str, str]:
-    """Return the line of the file that the message names, and the message."""
+    """Return the line of the file that the error names, and the error message."""
     with pytest.raises(UserError) as caught:
         runs_of(directory, scheme, **settings)
     message = str(caught.value)
@@ -69,10 +74,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"dimension": "TP", "kind": "OPTIM"},
-            "TP has TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
+            "TP has only TP FORWARD ACT, TP BACKWARD GRAD, TP FORWARD PARAM",
         ),
-        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has TP FORWARD PARAM i, TP BACKWARD GRAD i"),
-        ({"phase": "STEP", "kind": "ACT"}, "there is DP BACKWARD GRAD"),
+        ({"dimension": "TP", "kind": "ACT", "axis": "i"}, "has only TP FORWARD PARAM i, TP BACKWARD GRAD i"),
+        ({"phase": "STEP", "kind": "ACT"}, "there is only DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
             "min_bytes and between_nodes restrict a codec, but the codec is none",
@@ -82,6 +87,20 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"between_nodes": 1}, "between_nodes: must be true or false"),
         ({"from_step": 0}, "schemes.mine.rules.0.from_step: must be at least 1, not 0"),
         ({"until_step": 0}, "schemes.mine.rules.0.until_step: must be at least 1, not 0"),
+        ({"dimension": "PP", "feedback": True}, "or `dimension: PP` and `phase: BACKWARD`"),
+        (
+            {"dimension": "PP", "phase": "BACKWARD", "feedback": True, "feedback_reset": 9},
+            "feedback_reset is for sums of gradients, not for messages between stages: leave feedback_reset out",
+        ),
+        ({"dimension": "PP", "sample_changes": 9}, "write `dimension: PP` and `phase: FORWARD`"),
+        (
+            {"dimension": "PP", "phase": "FORWARD", "codec": "mpc", "sample_changes": 9},
+            "sample_changes reduces the error of a codec, but mpc has none: leave it out",
+        ),
+        (
+            {"dimension": "PP", "phase": "FORWARD", "min_bytes": 5, "sample_changes": 9},
+            "sample_changes needs every message encoded: leave min_bytes and between_nodes out",
+        ),
         ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
@@ -92,6 +111,23 @@ def rule(**fields: Any) -> dict[str, Any]:
             "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave feedback_reset out",
         ),
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
+        ({"codec": "int4:32/256", "mixed_bits": 5}, "mixed_bits is for the reduction of gradients: write `dimension"),
+        (
+            {"dimension": "DP", "mixed_bits": 5},
+            "instead of 4, but the codec is int8:256: use int4:16/256 or int4:32/256",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 2.3},
+            "mixed_bits 2.3 is not between 2.375 and 8.1875, the bits per value if all values have 2 or 8 bits",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "feedback": True},
+            "mixed_bits does not support feedback: leave feedback out",
+        ),
+        (
+            {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "min_bytes": 9},
+            "mixed_bits does not support min_bytes: leave min_bytes out",
+        ),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"differences": True},
@@ -136,7 +172,7 @@ def test_zeropp_wants_stage_3(tmp_path: Path, zero: int) -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("phase", [None, "FORWARD", "STEP"])
 def test_a_rule_that_encodes_no_weights_fits_every_stage(tmp_path: Path, zero: int, phase: str | None) -> None:
-    """On some stages, the rule applies to no message, which is noted."""
+    """At some ZeRO stages, the rule applies to no message. A note reports this."""
     exact = {"dimension": "ZERO", "codec": "none", **({"phase": phase} if phase else {})}
     carries = zero > 0 if phase is None else zero == 3 if phase == "FORWARD" else zero in (1, 2)
     notes = idle_notes(runs_of(tmp_path, {"rules": [exact]}, zero=zero))
@@ -182,7 +218,8 @@ def test_what_a_gpu_does_not_do_is_refused_before_a_job_is_written(tmp_path: Pat
     sums = {"algorithm": "homomorphic", "default": "int8"}
     line, message = refusal(tmp_path, sums, capacity=GPUS)
     assert line == '"algorithm": "homomorphic",'
-    assert "schemes.mine.algorithm: scheme mine on lassen, whose device is cuda: algorithm homomorphic sums" in message
+    assert "schemes.mine.algorithm: scheme mine cannot run on lassen, whose device is cuda" in message
+    assert "algorithm homomorphic sums" in message
     assert message.endswith("use two-shot, or device cpu")
     assert runs_of(tmp_path, sums)
     assert runs_of(tmp_path, {"default": "int8"}, capacity=GPUS)
@@ -284,7 +321,7 @@ def test_rules_with_steps_want_ranks_in_the_same_step(tmp_path: Path, train: Any
 
 
 def test_each_step_of_a_run_is_checked(tmp_path: Path) -> None:
-    """The default is correct, and the rule for later steps is not."""
+    """The default codec is valid, but the codec of the rule for later steps is not."""
     both = {"rules": [{"codec": "int8:256:stochastic", "dimension": "TP", "from_step": 3, "until_step": 5}]}
     _, message = refusal(tmp_path, both, recompute="full")
     assert "recomputed activations differ from those of the forward pass" in message
@@ -311,6 +348,39 @@ def test_servers_do_not_average_errors(tmp_path: Path) -> None:
     assert runs_of(tmp_path, averaged)
     _, refused = refusal(tmp_path, averaged, layout={"dp": 2}, sync="bsp", clip=0)
     assert "sync bsp sends gradients to servers, and the errors of servers are neither averaged nor reset" in refused
+
+
+def test_changes_of_samples_want_samples_that_recur(tmp_path: Path) -> None:
+    changes = NamedScheme(name="mine", **rule(dimension="PP", phase="FORWARD", sample_changes=4))
+    train, data = make_train(global_batch=8, micro_batch=2, steps=4), Data(samples=16)
+
+    def explain(train: Train = train, data: Data = data, **layout: Any) -> str:
+        return find_sample_misfit(changes, train, data, Layout(pp=2, **layout)) or ""
+
+    assert explain() == ""
+    assert "training samples never recur: set data.samples" in explain(data=Data())
+    assert "is not a multiple of train.global_batch 8: set data.samples to 24" in explain(data=Data(samples=20))
+    assert "no sample recurs in 4 steps of 8 samples: set data.samples below 32" in explain(data=Data(samples=32))
+    assert "schedule pipedream does not end its steps" in explain(train.changed(schedule="pipedream"))
+    assert "layout.tensor 2d splits samples over ranks" in explain(tp=4, tensor="2d")
+    _, message = refusal(tmp_path, rule(dimension="PP", phase="FORWARD", sample_changes=4), layout={"pp": 2})
+    assert "training samples never recur: set data.samples" in message
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"optimizer": "onebit-adam", "zero": 0, "clip": 0}, "momenta of 1-bit Adam replace gradients"),
+        ({"prune": {"pattern": "2:4"}}, "train.prune removes values from messages: leave one of the two out"),
+        ({"layout": {"dp": 2}, "sync": "bsp", "clip": 0}, "sync bsp sends shards to servers: use all-reduce"),
+        ({"precision": "fp64"}, "fp64, which rule 1"),
+    ],
+)
+def test_mixed_widths_need_whole_gradients_of_replicas(tmp_path: Path, train: Any, message: str) -> None:
+    mixed = {"rules": [{"dimension": "DP", "codec": "int4:16/256:stochastic", "mixed_bits": 4.5}]}
+    assert runs_of(tmp_path, mixed)
+    _, refused = refusal(tmp_path, mixed, **train)
+    assert message in refused
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def toy_state(step: int) -> dict[str, Any]:
         "residuals": {},
         "calls": {"DP BACKWARD GRAD": 10 * step + WORLD.rank},
         "factors": {},
+        "boundaries": {},
+        "samples": {},
         "updates": step,
         "shards": {"weights": shard},
         "holder": [WORLD.rank, 0, 0],

@@ -20,9 +20,11 @@ from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme, Rule
-from hpcbench.contract.training import Model, Train
+from hpcbench.contract.training import Data, Model, Train
 from hpcbench.parallel import gradients
+from hpcbench.parallel.boundary_errors import BoundaryErrors
 from hpcbench.parallel.data_parallel import DataParallel
+from hpcbench.parallel.sample_changes import SampleChanges
 from hpcbench.train.checkpoint import Checkpoints
 from hpcbench.train.log import LogWriter
 from hpcbench.train.loop import train
@@ -50,6 +52,8 @@ AVERAGED = SIGNS.changed(
     rules=[Rule(dimension="DP", codec="int4:32", feedback=True, feedback_average=0.8, feedback_reset=3)]
 )
 DIFFERENCES = SIGNS.changed(rules=[Rule(dimension="ZERO", codec="rotate32+int4:32", differences=True)])
+LAZY = SIGNS.changed(rules=[Rule(dimension="PP", phase="BACKWARD", codec="int4:32", feedback=True)])
+CHANGES = SIGNS.changed(rules=[Rule(dimension="PP", phase="FORWARD", codec="int4:32", sample_changes=6)])
 LOW_RANK = SIGNS.changed(rules=[Rule(dimension="DP", codec="none", low_rank=2)])
 SETTINGS = TRAIN.changed(
     steps=STEPS, global_batch=4, seq_len=12, seed=7, lr=1e-2, min_lr=1e-3, bucket_mb=0.05, eval_every=2
@@ -84,6 +88,9 @@ CASES = {
         min_lr=1e-4,
     ),
     "pp2-fp64-zero1-tied": run_of(Layout(pp=2), model=GPT2, precision="fp64"),
+    "pp2-fp32-zero1-lazy-feedback": run_of(Layout(pp=2), LAZY),
+    "pp2-fp32-zero1-lazy-changes": run_of(Layout(pp=2), CHANGES).changed(data=Data(samples=8)),
+    "pp2-fp16-zero0-lazy-feedback-overflow": run_of(Layout(pp=2), LAZY, precision="fp16", zero=0),
     "pp2-fp16-zero0-overflow": run_of(Layout(pp=2), model=GPT2, precision="fp16", zero=0),
 }
 
@@ -150,7 +157,9 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
         "parts": lines(streams[1]) + lines(streams[2]),
         "skipped": uninterrupted.skipped,
         "scale": uninterrupted.state()["loss_scale"]["value"],
-        "residual": sum(float(r["sent"].abs().sum()) for r in uninterrupted.data_parallel.residuals().values()),
+        "residual": sum(float(r["sent"].abs().sum()) for r in uninterrupted.data_parallel.residuals().values())
+        + uninterrupted.pipeline.errors.nbytes
+        + uninterrupted.pipeline.changes.nbytes,
     }
 
 
@@ -246,6 +255,21 @@ def factors_lost() -> object:
     return patch.object(DataParallel, "load_factors", lambda self, saved: None)
 
 
+def boundary_errors_lost() -> object:
+    """The errors of gradients between stages from before the checkpoint are lost."""
+    return patch.object(BoundaryErrors, "load", lambda self, saved: None)
+
+
+def activations_lost() -> object:
+    """The activations of samples from before the checkpoint are lost on the first stage."""
+    load = SampleChanges.load
+
+    def faulty(self: SampleChanges, saved: dict[str, torch.Tensor]) -> None:
+        load(self, {key: values for key, values in saved.items() if key.startswith("from")})
+
+    return patch.object(SampleChanges, "load", faulty)
+
+
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "residuals_lost": (residuals_lost, "dp2-fp32-zero1-feedback"),
     "moments_lost": (moments_lost, "dp2-fp64-zero0"),
@@ -255,6 +279,8 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "masters_rounded": (masters_rounded, "dp2-tp2-bf16-zero1-feedback"),
     "padding_kept": (padding_kept, "dp2-fp32-zero1-feedback"),
     "factors_lost": (factors_lost, "dp2-tp2-fp32-zero1-feedback-low-rank"),
+    "activations_lost": (activations_lost, "pp2-fp32-zero1-lazy-changes"),
+    "boundary_errors_lost": (boundary_errors_lost, "pp2-fp32-zero1-lazy-feedback"),
     "steps_counted_from_the_restart": (steps_counted_from_the_restart, "dp2-fp32-zero1-feedback-steps"),
 }
 

@@ -318,9 +318,9 @@ def test_any_wrong_array_is_an_error_of_one_line(tmp_path_factory, data):
         (lambda path: path.write_bytes(b""), "not a NumPy array"),
         (
             lambda path: np.save(path, np.zeros((3, 4), int)),
-            r"holds int64 of shape \(3, 4\): .* one-dimensional array of integers",
+            r"contains int64 of shape \(3, 4\): .* one-dimensional array of integers",
         ),
-        (lambda path: np.save(path, np.zeros(9)), "holds float64 of shape"),
+        (lambda path: np.save(path, np.zeros(9)), "contains float64 of shape"),
         (lambda path: np.save(path, np.array([{}] * 9), allow_pickle=True), "not a NumPy array"),
         (lambda path: path.write_bytes(np.lib.format.magic(1, 0)), "not a NumPy array"),
     ],

@@ -48,7 +48,8 @@ def clean_environment(environment: Mapping[str, str] | None = None, keep: Collec
 def settings_left_out(environment: Mapping[str, str], site: Collection[str]) -> list[str]:
     """Return the names of MPI settings in this shell that are not passed on to jobs.
 
-    Inside a rank of another launcher the result is empty, because the settings may belong to that launcher.
+    If this process is a rank that a launcher has started, the result is empty, because the settings may belong to the
+    launcher.
 
     Parameters
     ----------

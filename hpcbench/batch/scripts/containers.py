@@ -203,7 +203,7 @@ def _shifter(request: ContainerRequest) -> Contained:
     """Build the arguments of NERSC's shifter. Site modules add the GPU driver and the MPI library."""
     if request.gpu == "rocm":
         raise ValueError(
-            "container.gpu: shifter has a module only for NVIDIA: set none, and add a module to container.args"
+            "container.gpu: Shifter has a GPU module only for NVIDIA: set `none`, and add a module to container.args"
         )
     modules = ["gpu"] if request.gpu == "nvidia" else []
     if request.binds_mpi:

@@ -95,7 +95,7 @@ def smuggles(script: str, directives: Sequence[str]) -> bool:
 def _slurm(job: Job, site: Site, name: str, array: str | None) -> Options:
     """Return the options of sbatch.
 
-    They include all counts, because Slurm versions derive missing counts differently.
+    The options include all counts, because Slurm versions derive missing counts differently.
     """
     shape = job.shape
     options: Options = [

@@ -36,7 +36,7 @@ class Seen:
 _FINAL = (State.FAILED, State.TIMED_OUT, State.OUT_OF_MEMORY, State.CANCELLED)
 """States after which a job restarts only if a user requeues it."""
 _STALE = 60.0
-"""Time in seconds after a final state within which a response with a running state is considered outdated."""
+"""Seconds after a final state during which a response that reports the job as running is considered outdated."""
 
 
 def _began_again(seen: Seen, word: JobStatus) -> bool:

@@ -81,8 +81,8 @@ def _column(match: "re.Match[str]", name: str) -> BenchmarkColumn:
 def widened(head: Heading, rows: list[tuple[list[str], int]]) -> Heading | None:
     """Return a wider heading for rows with more words than columns, or None if no known heading fits.
 
-    The original heading must have the latency as its only value column. In every row, the latency must lie between
-    the minimum and maximum that follow it.
+    The latency must be the only value column of the original heading. In every row, the latency must lie between the
+    minimum and maximum that follow it.
     """
     width = len(rows[0][0])
     bare = [column for column in head.columns if column.name != SIZE]

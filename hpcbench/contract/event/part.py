@@ -18,9 +18,9 @@ class LogObject:
     """A JSON object of the log.
 
     Each field of a subclass is a key of the object, in the same order. A field without a default is always written, and
-    the value None becomes null. A field with a default is omitted if its value is the default. A field's type is
-    ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]``, a `LogObject`, a tuple of one of these, or a union of
-    them or None.
+    the value None becomes null. A field with a default is omitted if its value is the default. The type of a field is
+    ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a `LogObject`. It may also be a tuple of one of these
+    types, or a union of these types and None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})

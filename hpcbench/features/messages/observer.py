@@ -49,7 +49,9 @@ class MessageObserver(Observer):
         return step in self._steps
 
     def end(self, step: int) -> MessagesKept | None:
-        """End a step (a collective call). If its messages were sampled, write the files and return the event.
+        """End a step (a collective call).
+
+        If the messages of the step were sampled, write the files and return the event.
 
         Raises
         ------

@@ -14,6 +14,6 @@ class TraceWritten(Counted):
     spans: int | None
     """Number of spans in all files."""
     left_out: int | None
-    """Number of spans that were dropped because of the limit per file."""
+    """Number of spans that were dropped because a file reached its limit."""
     seconds: float | None
     """Time in seconds for writing the files."""

@@ -104,7 +104,7 @@ def laid(x: Tensor, spread: ActivationCuts) -> Tensor:
 
 
 def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
-    """Check that annotated activations are cut as the reading layer expects.
+    """Check that annotated activations are cut as the layer that reads them expects.
 
     Raises
     ------

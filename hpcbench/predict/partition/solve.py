@@ -2,8 +2,9 @@
 
 ``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the minimum time of the slowest stage
 for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. A stage
-that does not fit into the memory of its ranks takes infinite time. The number of versions of a stage equals the number
-of micro-batches between the stage and the end: ``ceil(ranks from the stage to the end / ranks of the stage)``.
+that does not fit into the memory of its ranks takes infinite time. The number of weight versions of a stage equals the
+number of micro-batches between the stage and the end of the pipeline: ``ceil(ranks from the stage to the end / ranks of
+the stage)``.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Module that Python loads on startup if `hpcbench run` has put this directory first in PYTHONPATH.
 
-It serves programs in environments where PyTorch cannot find hpcbench's entry point. It imports nothing until torch has
-been imported completely. It then runs the site's own module of the same name.
+The module serves programs in environments where PyTorch cannot find hpcbench's entry point. Nothing is imported from
+hpcbench until torch has been imported completely. The module also runs the site's own module of the same name.
 """
 
 import importlib.abc

@@ -1,4 +1,4 @@
-"""Tidy export schema: tables, columns, types, units.
+"""Tidy export schema: tables, columns, types and units.
 
 All writers and docs/reference/records.md use this schema.
 """

@@ -19,7 +19,7 @@ ALL_TABLES = ("html",)
 ONLY_RUNS = ("csv", "junit")
 """Formats that show only individual runs and schemes."""
 ALL_FIGURES = ("csv", "junit", "json")
-"""Formats without a choice of tables. They contain all values or none."""
+"""Formats for which tables cannot be selected, because they contain the values of all tables or of none."""
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ class ScalingPoint:
 def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """List the points of each series, by scheme.
 
-    Cells of a series have the same settings except for the global batch and the layout. They also have the same batch
-    property (`ScalingKind.same`).
+    Cells of a series have the same settings except for the global batch and the layout. These cells also have the same
+    batch property (`ScalingKind.same`).
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)

@@ -4,7 +4,7 @@
     hpcbench-virtual-hosts --can
 
 The hosts exist while the command runs. With --can, the exit status is 0 if this machine supports virtual hosts.
-Otherwise it is 1, and the reason and remedy are printed on one line.
+Otherwise, the exit status is 1, and the reason and remedy are printed on one line.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Tests of checks with LSF before submission, and of the interpretation of the answers."""
+"""Tests of the checks with LSF before submission, and of how LSF's answers are interpreted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of checks with Slurm before submission, and of the interpretation of the answers."""
+"""Tests of the checks with Slurm before submission, and of how Slurm's answers are interpreted."""
 
 import getpass
 import re

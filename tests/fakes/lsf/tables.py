@@ -1,4 +1,4 @@
-"""Output formats of bjobs: short, wide, long, selected fields, JSON."""
+"""Output formats of bjobs: short, wide, long, selected fields and JSON."""
 
 import json
 import re

@@ -95,7 +95,7 @@ def _draw(figure: Any) -> None:
 
 FIGURE = Figure("loss_over_steps", "Loss against steps", "Loss falls from 3.0 to 2.25.", _draw)
 SPEEDS = {"baseline": 9.5, "naive-mpc": None, "naive-zfp8": 100.0, "identity": float("nan"), "mzhybrid": 10.25}
-"""Samples/s. Sorted as text, the order would differ, and two values are unknown."""
+"""Samples/s. The values sort differently as text than as numbers, and two of them are unknown."""
 
 
 @pytest.fixture(scope="session")

@@ -40,11 +40,11 @@ class Run:
     batch: int = 8
     state: str = "completed"
     taken: int | None = None
-    """Steps in the log. The default is all steps."""
+    """Steps that the log contains (default: all)."""
     channels: list[dict[str, Any]] = field(default_factory=list)
     resumed_from: int = 0
     every: int = 1
-    """Steps between two lines of the log."""
+    """Number of steps per line of the log."""
 
 
 def channel(dimension: str = "DP", *, phase: str = "BACKWARD", codec: str = "zfp:8", **values: Any) -> dict[str, Any]:

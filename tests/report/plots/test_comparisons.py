@@ -1,4 +1,7 @@
-"""Tests of plots of speed and loss, scaling, time, and error over wire bytes. Markers match the compared numbers."""
+"""Tests of plots of speed and loss, of scaling, of time, and of error over wire bytes.
+
+Markers match the compared numbers.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +23,7 @@ def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
 
 
 def bars(axes: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return both ends of each interval: lines of two points without a marker."""
+    """Return both ends of each interval. Intervals are drawn as lines of two points without a marker."""
     selected = [line for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2]
     return [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in selected if line.get_color() == "#0072b2"]
 
@@ -30,7 +33,7 @@ def list_texts(axes: Any) -> list[str]:
 
 
 def lines(axes: Any) -> tuple[list[str], list[str]]:
-    """Return the names at the left of the lines, and the figures at the right."""
+    """Return the names on the left of the lines, and the numbers on the right."""
     left, right = ([label.get_text() for label in panel.get_yticklabels()] for panel in (axes, axes.child_axes[0]))
     return left, right
 

@@ -1,4 +1,7 @@
-"""Tests of the plot of gain over the swept key. Markers are at the findings, in the order of the key's values."""
+"""Tests of the plot of gain over the swept key.
+
+Markers are at the values of the findings, in the order of the key's values.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +13,7 @@ from hpcbench.report.plots.gain import find_swept_key, plot_gain
 
 
 def study(*cells: tuple[dict[str, Any], float]) -> Any:
-    """Return cells with the given gains of their scheme."""
+    """Return one cell for each given gain of its scheme."""
     return planted(
         [
             Run(scheme, k, seconds * (1 + 0.001 * ((k + i) % 3)), cell=cell)

@@ -23,7 +23,7 @@ def place(points: list[tuple[str, float, float]]) -> tuple[Figure, Any]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_label_is_nearest_to_its_own_point_or_has_a_line_to_it(seed: int) -> None:
-    """The figure has the points of sixteen codecs. Half of them are close to each other."""
+    """A figure with the points of sixteen codecs. Half of the points are close to each other."""
     noise = random.Random(seed)
     spots = [(noise.random(), noise.random()) for _ in range(8)] + [
         (0.5 + 0.08 * noise.random(), 0.5 + 0.15 * noise.random()) for _ in range(8)

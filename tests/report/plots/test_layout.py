@@ -1,4 +1,4 @@
-"""Tests that no text of a figure overlaps another or is cut, for any number and names of schemes."""
+"""Tests that no text in a figure overlaps another text or is cut off, whatever the number and names of schemes."""
 
 import itertools
 import math
@@ -147,7 +147,7 @@ def _gap(at: float, low: float, high: float) -> float:
 
 
 def _overlap(a: Bbox, b: Bbox) -> float:
-    """Return the overlap of two boxes in pixels, in the direction with the smaller overlap."""
+    """Return the overlap of two boxes in pixels along the axis on which they overlap less."""
     return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
 
 

@@ -1,4 +1,4 @@
-"""Tests of figures as files: identical bytes each time, the page's ink color, unchanged names."""
+"""Tests of figures as files: identical bytes each time, the text color of the page, and unchanged names."""
 
 import os
 import subprocess
@@ -79,7 +79,7 @@ def test_a_png_has_200_dots_an_inch_of_a_column() -> None:
 
 
 def test_the_same_runs_give_the_same_bytes_in_another_process_with_other_settings(tmp_path: Path) -> None:
-    """Hash seeds, the clock and the user's own style change nothing."""
+    """Hash seeds, the clock and the user's own style do not change the file."""
     (tmp_path / "matplotlibrc").write_text("text.color: red\nfont.size: 30\naxes.grid: True\nsavefig.dpi: 20\n")
     code = (
         "import sys, hashlib; sys.path[:0] = sys.argv[1:]\n"

@@ -1,4 +1,4 @@
-"""Tests of figures of synchronization methods: their markers, and texts without overlaps."""
+"""Tests of figures of synchronization methods: correct markers, and texts that do not overlap."""
 
 import itertools
 from typing import Any
@@ -13,7 +13,7 @@ PIPELINES = ["1f1b", "gpipe", "pipedream", "pipedream-2bw"]
 
 
 def study() -> tuple[Any, Any]:
-    """Return four pipelines with two schemes each. One method never reaches the loss."""
+    """Return four pipelines with two schemes each. One method never reaches the target loss."""
     runs = [
         Run(
             {"train.schedule": schedule, "layout.pp": 4},

@@ -1,6 +1,6 @@
 """A stand-in for CuPy on machines without a GPU: host memory with lazy streams, and emulated kernels.
 
-The stand-in implements the parts of CuPy that hpcbench and its GPU tests use. All other names raise AttributeError.
+The stand-in implements the parts of CuPy that hpcbench and its GPU tests use. Any other name raises AttributeError.
 
 - Arrays: `ndarray` (contiguous views, `get`, `set`, filling with a number, CUDA array interface, DLPack), `asarray`,
   `asnumpy`, `empty`, `full`, `zeros`, `empty_like`, `zeros_like`, `copyto`, `from_dlpack`.

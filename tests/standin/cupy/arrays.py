@@ -1,4 +1,4 @@
-"""Device arrays. NumPy cannot read them, and operations on them run in the order of the current stream."""
+"""Device arrays, which NumPy cannot read. Operations on them run in the order of the current stream."""
 
 from typing import Any
 
@@ -134,7 +134,7 @@ def copyto(target: ndarray, source: ndarray) -> None:
 
 
 def from_dlpack(x: Any) -> ndarray:
-    """Return another library's array on the device, after the work that computes the array."""
+    """Wrap a device array of another library. Later work runs after the work that computes the array."""
     kind, number = x.__dlpack_device__()
     if (kind, number) not in ((2, 0), (13, 0)):
         raise RuntimeError(f"DLPack device {kind}, {number} is not this one")

@@ -18,7 +18,7 @@ from hpcbench.codecs.device import THREADS, Build
 
 
 class RawModule:
-    """Kernels from source code, or from a file with output of `compile_using_nvrtc`."""
+    """Kernels from source code, or from a file that contains the output of `compile_using_nvrtc`."""
 
     def __init__(self, *, code: str | None = None, path: str | None = None, options: tuple[str, ...] = ()) -> None:
         if (code is None) == (path is None) or not isinstance(path, (str, type(None))):

@@ -34,6 +34,8 @@ _OWNED = "SLURM_CPUS_ON_NODE"
 class EnergyMeter(Observer):
     """Observer that reads the energy counters of this rank and sums the energy over all ranks.
 
+    Energy is not metered step by step: counters change at most ten times per second, and many steps are shorter.
+
     Parameters
     ----------
     world
@@ -115,7 +117,7 @@ def sum_counters(
 ) -> Energy:
     """Sum the reports of all ranks.
 
-    The sum of nodes, GPUs or processors is None if one of their counters is missing.
+    The energy of nodes, GPUs or processors is None if one of their counters is missing.
     """
     counters = tuple(counter for report in reports for counter in report["counters"])
     hosts = list(dict.fromkeys(str(rank.host) for rank in world))

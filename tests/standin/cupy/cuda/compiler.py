@@ -1,4 +1,4 @@
-"""A compiler that stores source and options unchanged. `cupy.modules` runs them."""
+"""A compiler that stores source and options unchanged. `cupy.modules` compiles and runs the source."""
 
 import json
 

@@ -5,7 +5,7 @@ from cupy.cuda.stream import LOCK, drain_all
 
 
 class Device:
-    """Device 0. It has few multiprocessors, so that each block runs in several passes."""
+    """Device 0, which has few multiprocessors, so that each block runs in several passes."""
 
     compute_capability = "90"
 

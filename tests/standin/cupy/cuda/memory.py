@@ -1,8 +1,8 @@
 """Device memory and pinned host memory. New and freed memory contains poison.
 
-As in CuPy's pool, memory belongs to the stream on which it was allocated. This stream may reuse the memory as soon as
-it is freed, even if other streams still use it. Freed memory is therefore poisoned when its stream reaches the point of
-the free.
+As in CuPy's pool, memory belongs to the stream on which it was allocated. That stream may reuse freed memory
+immediately, even if other streams still use the memory. Freed memory is therefore poisoned when its stream reaches the
+point where it was freed.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""Streams as lists of work, and events. Work runs only when something waits for it.
+"""Streams as lists of work, and events.
 
-An event reports incomplete on its first query. The second query runs all work before the event. One lock protects all
-threads.
+Work runs only when something waits for it. The first query of an event reports that the event is incomplete. The second
+query runs all work before the event. A single lock makes streams and events thread-safe.
 """
 
 import operator
@@ -19,7 +19,7 @@ NULL = 0
 
 
 class Queue:
-    """The work of a stream, and how much of it has run."""
+    """The work of a stream, and the amount of it that has run."""
 
     def __init__(self) -> None:
         self.todo: list[Callable[[], object] | None] = []

@@ -1,0 +1,1 @@
+"""Measurement of codecs in repeated steps, and its observer."""
