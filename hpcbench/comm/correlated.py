@@ -1,30 +1,28 @@
-"""Seeds of random rounding, and correlated rounding over the ranks that contribute to a sum.
+"""Correlated rounding over the ranks that contribute to a sum.
 
-Stochastic rounding is unbiased, but its error is sqrt(2) times the error of rounding to nearest. With correlated
-rounding (DynamiQ, arXiv 2602.08923), all p contributors to a sum share one random number U per value, and contributor i
-rounds up with noise (U + i / p) mod 1. Each rank's noise is still uniform, so its message remains unbiased. The noises
-of one value are evenly spaced, so errors partly cancel in the sum.
+Stochastic rounding has no bias, but its error is sqrt(2) times the error of rounding to nearest. With correlated
+rounding (DynamiQ, arXiv 2602.08923), the p ranks whose encoded values are added share one random number U per value,
+and contributor i rounds up with the noise (U + i / p) mod 1. The noise of each rank is still uniform, so no message has
+a bias. The noises of one value are evenly spaced, so errors partly cancel in the sum.
 
-Only messages that all contributors exchange directly are correlated: the sums of two-shot algorithms, and the hops of
-hierarchical algorithms. Results and partial sums are rounded with the sender's own random numbers. Otherwise they would
-depend on the random numbers of the values that they contain, and the sum would be biased.
+Random numbers are shared by the contributions to the same elements in one stage of a reduction. Stages have different
+random numbers. Otherwise, partial sums would be rounded with the random numbers of the values that they contain, and
+the total would have a bias. Results of reductions are rounded with the sender's own random numbers.
 """
 
 from hpcbench.comm.steps import PeerSpan, PlanStep
+from hpcbench.comm.topology import Topology
 
 SEED_BITS = 48
 """Number of bits of a seed that select random numbers. The bits above are the offset of correlated rounding."""
 _SHARED = 1 << 13
 """First number of shared seeds. A slice makes fewer seeds of its own, and seeds of slices are 2^14 apart."""
+_SPREAD = 0x9E3779B97F4B
+"""Odd factor that keeps the seeds of a call at least 2^27 apart, so that the start of a span can be added."""
 
 
-def make_seed(number: int, rank: int, size: int) -> int:
-    """Return a rank's own seed. Seeds with different numbers or ranks differ."""
-    return (number * size + rank) % (1 << SEED_BITS)
-
-
-def make_shared_seed(first: int, step: PlanStep, part: PeerSpan, rank: int, size: int) -> int | None:
-    """Return the seed of a contribution: the contributors' common random numbers, and this rank's offset.
+def make_shared_seed(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
+    """Return the seed of a contribution: the common random numbers of the contributors, and the offset of this rank.
 
     Parameters
     ----------
@@ -32,16 +30,27 @@ def make_shared_seed(first: int, step: PlanStep, part: PeerSpan, rank: int, size
         Number of the slice's first seed, which is the same on all ranks.
     step, part
         The step of a reduction, and the message to the owner of a sum.
-    rank, size
-        Rank of the sender, and number of ranks.
-
-    Returns
-    -------
-    int or None
-        None if the contributors do not all send to each other in this step.
+    rank
+        Rank of the sender.
+    topology
+        Node of each rank.
     """
-    contributors = sorted({rank, *(each.peer for each in step.sends)})
-    if {each.peer for each in step.receives} != set(contributors):
-        return None
-    offset = (contributors.index(rank) << 16) // len(contributors)
-    return offset << SEED_BITS | make_seed(first + _SHARED + step.stage, part.peer, size)
+    index, count = find_place(step, part, rank, topology)
+    random = ((first + _SHARED + step.stage) * _SPREAD + part.span.start) % (1 << SEED_BITS)
+    return (index << 16) // count << SEED_BITS | random
+
+
+def find_place(step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> tuple[int, int]:
+    """Return the index of a contribution to a sum, and the number of contributions.
+
+    The owner's contribution is exact and does not count. If nodes add their values at the same time, the contributions
+    to all sums of the same elements count.
+    """
+    senders = sorted({rank, *(each.peer for each in step.sends)})
+    node = topology.node_of[rank]
+    if {each.peer for each in step.receives} != set(senders):
+        return rank, topology.ranks  # not all members exchange parts, for example in a reduction to a root
+    within = topology.nodes > 1 and tuple(senders) == topology.members[node]
+    nodes, number = (topology.nodes, node) if within else (1, 0)
+    place = (senders.index(rank) - senders.index(part.peer) - 1) % len(senders)
+    return place * nodes + number, (len(senders) - 1) * nodes

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.carrier import Carrier
-from hpcbench.comm.correlated import make_seed, make_shared_seed
+from hpcbench.comm.correlated import make_shared_seed
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
@@ -59,7 +59,7 @@ class Call:
         Seeds differ between messages and ranks, but are the same in every run.
         """
         self.seed += 1
-        return make_seed(self.seed, self.carrier.rank, self.carrier.size)
+        return self.seed * self.carrier.size + self.carrier.rank
 
 
 def carry_out(call: Call, steps: Sequence[PlanStep], tag: int) -> Slice:
@@ -175,7 +175,7 @@ class SliceRun:
     def _find_shared_seed(self, step: PlanStep, part: PeerSpan) -> int | None:
         if not self._call.codec.name.endswith(":correlated"):
             return None
-        return make_shared_seed(self._first_seed, step, part, self._call.carrier.rank, self._call.carrier.size)
+        return make_shared_seed(self._first_seed, step, part, self._call.carrier.rank, self._call.topology)
 
     def _encode(self, span: ElementRange, residual: Any, shared_seed: int | None = None) -> Message:
         seed = self._call.next_seed()
