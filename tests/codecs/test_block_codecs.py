@@ -16,7 +16,12 @@ from hpcbench.codecs.registry import get_codec
 NAMES = [
     *("fp16", "bf16", "fp8e4m3", "fp8e5m2"),
     *("int8:32", "int8:256", "int8:1024", "int8:64:stochastic", "int4:32", "int4:512", "int4:128:stochastic"),
-    *("int8:128:correlated", "int4:64:correlated", "int4:16/256:nonuniform:correlated", "rotate64+int3:32/256:correlated"),
+    *(
+        "int8:128:correlated",
+        "int4:64:correlated",
+        "int4:16/256:nonuniform:correlated",
+        "rotate64+int3:32/256:correlated",
+    ),
     *("sign:32", "sign:64", "sign:128", "sign:1024"),
     *(
         "int4:32/256",

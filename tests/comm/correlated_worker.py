@@ -1,5 +1,6 @@
 """Worker that sums gradients with every kind of rounding, and prints JSON lines."""
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -43,15 +44,22 @@ def measure(algorithm: Algorithm, codec: str) -> dict[str, Any]:
     return {"error": float(np.sqrt(square)), "bias": float(np.sqrt(mean_square * CALLS / square))}
 
 
-def own_noise(*arguments: Any) -> None:
-    """Every rank rounds with its own random numbers."""
-    return None
+def own_noise(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
+    """Round with random numbers of each rank."""
+    return make_shared_seed(first + (rank << 40), step, part, rank, topology)
 
 
-def same_noise(first: int, step: PlanStep, part: PeerSpan, rank: int, size: int) -> int | None:
-    """All contributors round with the same noise instead of evenly spaced noises."""
-    seed = make_shared_seed(first, step, part, rank, size)
-    return None if seed is None else seed % (1 << SEED_BITS)
+def same_noise(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
+    """Round with the same noise on all ranks, instead of evenly spaced noises."""
+    return make_shared_seed(first, step, part, rank, topology) % (1 << SEED_BITS)
+
+
+def one_stage(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
+    """Round partial sums with the random numbers of the values that they contain."""
+    return make_shared_seed(first, replace(step, stage=0), part, rank, topology)
+
+
+FAULTS = {own_noise: Algorithm.TWO_SHOT, same_noise: Algorithm.TWO_SHOT, one_stage: Algorithm.HIERARCHICAL_ENCODED}
 
 
 def main() -> None:
@@ -60,10 +68,10 @@ def main() -> None:
             for how in ("", ":stochastic", ":correlated"):
                 line = {"codec": codec, "algorithm": algorithm.value, "how": how, "fault": None}
                 tell([{**line, **measure(algorithm, codec + how)}])
-    for fault in (own_noise, same_noise):
+    for fault, algorithm in FAULTS.items():
         with patch.object(execute, "make_shared_seed", fault):
-            line = {"codec": CODECS[0], "algorithm": "two-shot", "how": ":correlated", "fault": fault.__name__}
-            tell([{**line, **measure(Algorithm.TWO_SHOT, CODECS[0] + ":correlated")}])
+            line = {"codec": CODECS[0], "algorithm": algorithm.value, "how": ":correlated", "fault": fault.__name__}
+            tell([{**line, **measure(algorithm, CODECS[0] + ":correlated")}])
 
 
 if __name__ == "__main__":
