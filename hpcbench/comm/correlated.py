@@ -8,9 +8,12 @@ a bias. The noises of one value are evenly spaced, so errors partly cancel in th
 Random numbers are shared by the contributions to the same elements in one stage of a reduction. Stages have different
 random numbers. Otherwise, partial sums would be rounded with the random numbers of the values that they contain, and
 the total would have a bias. Results of reductions are rounded with the sender's own random numbers.
+
+In recursive doubling, several ranks encode the same partial sum for different receivers. These ranks need the same seed
+with stochastic rounding, too. Otherwise, replicas would differ.
 """
 
-from hpcbench.comm.steps import PeerSpan, PlanStep
+from hpcbench.comm.steps import Combine, PeerSpan, PlanStep, find_doubling_place
 from hpcbench.comm.topology import Topology
 
 SEED_BITS = 48
@@ -23,6 +26,8 @@ _SPREAD = 0x9E3779B97F4B
 
 def make_shared_seed(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
     """Return the seed of a contribution: the common random numbers of the contributors, and the offset of this rank.
+
+    With stochastic rounding, the offset selects other random numbers.
 
     Parameters
     ----------
@@ -44,8 +49,11 @@ def find_place(step: PlanStep, part: PeerSpan, rank: int, topology: Topology) ->
     """Return the index of a contribution to a sum, and the number of contributions.
 
     The owner's contribution is exact and does not count. If nodes add their values at the same time, the contributions
-    to all sums of the same elements count.
+    to all sums of the same elements count. Ranks with the same partial sum have the same index.
     """
+    if step.combine is Combine.SUM_DECODED:
+        level = step.stage - 1
+        return find_doubling_place(rank, topology.ranks) >> level, 1 << (topology.ranks.bit_length() - 1 - level)
     senders = sorted({rank, *(each.peer for each in step.sends)})
     node = topology.node_of[rank]
     if {each.peer for each in step.receives} != set(senders):

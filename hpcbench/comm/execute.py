@@ -167,13 +167,14 @@ class SliceRun:
         if span not in self._forms:
             replaces = step.combine is Combine.REPLACE
             residual = self._call.feedback.server(span) if self._call.feedback and replaces else None
-            self._forms[span] = self._encode(span, residual)
+            self._forms[span] = self._encode(span, residual, self._find_shared_seed(step, part))
             if replaces:
                 self._undecoded.append((span, self._forms[span]))
         return self._forms[span]
 
     def _find_shared_seed(self, step: PlanStep, part: PeerSpan) -> int | None:
-        if not self._call.codec.name.endswith(":correlated"):
+        correlated = step.combine is Combine.SUM and self._call.codec.name.endswith(":correlated")
+        if not correlated and step.combine is not Combine.SUM_DECODED:
             return None
         return make_shared_seed(self._first_seed, step, part, self._call.carrier.rank, self._call.topology)
 

@@ -146,6 +146,15 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
     return steps
 
 
+def find_doubling_place(rank: int, ranks: int) -> int:
+    """Return the place of a rank in recursive doubling. Ranks that hand over their vector share their neighbor's place.
+
+    Before the exchange at distance d, ranks whose places are equal after division by d have the same sums.
+    """
+    extra = ranks - (1 << (ranks.bit_length() - 1))
+    return rank // 2 if rank < 2 * extra else rank - extra
+
+
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Exchange whole vectors at distances 1, 2, 4, ... (recursive doubling).
 
@@ -154,7 +163,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
-    extra = p - core
+    extra = p - core  # number of ranks that hand over their vector
     folded = rank < 2 * extra
     last = core.bit_length() + 1
     if folded and rank % 2:
@@ -164,7 +173,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     steps = []
     if folded:
         steps += _step("take over", 0, True, Combine.SUM, [], [PeerSpan(rank, vector), PeerSpan(rank + 1, vector)])
-    place = rank // 2 if folded else rank - extra
+    place = find_doubling_place(rank, p)
     for level in range(core.bit_length() - 1):
         other = place ^ (1 << level)
         peer = 2 * other if other < extra else other + extra
