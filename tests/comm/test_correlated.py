@@ -18,6 +18,25 @@ LESS = {"two-shot": 0.87, "hierarchical-encoded": 0.97}
 sums, and each total contains only one rounded partial sum."""
 
 
+def seeds_of_doubling(ranks):
+    """Return the seeds of the exchanges of recursive doubling, by stage and by the ranks whose values are encoded."""
+    topology, pieces = Topology.flat(ranks), cut_aligned(ElementRange(0, 4096), ranks, 1)
+    found, parts = {}, {rank: {rank} for rank in range(ranks)}
+    plans = {rank: doubling(topology, rank, pieces) for rank in range(ranks)}
+    for stage in range(ranks.bit_length() + 1):
+        arrived = {rank: set() for rank in range(ranks)}
+        now = [(rank, step) for rank in plans for step in plans[rank] if step.stage == stage and step.coded]
+        for rank, step in now:
+            for part in step.sends:
+                arrived[part.peer] |= parts[rank]
+                if step.combine is Combine.SUM_DECODED:
+                    seed = make_shared_seed(5, step, part, rank, topology)
+                    found.setdefault(stage, {}).setdefault(frozenset(parts[rank]), []).append(seed)
+        for rank in parts:
+            parts[rank] = parts[rank] | arrived[rank]
+    return found
+
+
 def seeds(algorithm, topology, n=4096, first=5):
     """Return the rank and the seed of each contribution, by stage and span."""
     pieces = cut_aligned(ElementRange(0, n), topology.ranks, 1)
@@ -58,11 +77,30 @@ def test_contributors_that_do_not_exchange_parts_have_different_offsets(algorith
         assert len({seed % (1 << SEED_BITS) for _, seed in contributions}) == 1
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 7, 8, 12])
+def test_ranks_with_the_same_partial_sum_have_the_same_seed(ranks):
+    """In recursive doubling, ranks send the same sum to different receivers, which must get the same values."""
+    found = seeds_of_doubling(ranks)
+    assert len(found) == ranks.bit_length() - 1
+    for by_sum in found.values():
+        assert all(len(set(seeds)) == 1 for seeds in by_sum.values())
+        offsets = sorted(seeds[0] >> SEED_BITS for seeds in by_sum.values())
+        assert offsets == [(k << 16) // len(by_sum) for k in range(len(by_sum))]
+
+
+def test_results_of_random_rounding_are_the_same_on_all_ranks(mpi_results):
+    lines = [line for line in mpi_results(4, WORKER) if "reduces" in line]
+    assert len(lines) == 4 * (2 * 4 + 1)
+    for line in lines:
+        assert (line["results"] > 1) == (line["reduces"] == "faulty"), line
+
+
 def results(mpi_results, codec, algorithm, how, fault=None):
     lines = [
         line
         for line in mpi_results(4, WORKER)
-        if (line["codec"], line["algorithm"], line["how"], line["fault"]) == (codec, algorithm, how, fault)
+        if "how" in line
+        and (line["codec"], line["algorithm"], line["how"], line["fault"]) == (codec, algorithm, how, fault)
     ]
     assert len(lines) == 4
     return lines
