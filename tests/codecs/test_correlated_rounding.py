@@ -11,7 +11,7 @@ from hpcbench.codecs.registry import get_codec
 
 BUILDS = builds()
 EVEN = ["int8:32", "int4:32", "int4:32/256", "int3:16/256", "int2:16/256"]
-"""Codecs with even levels, of which the values of `make_units` are multiples of the unit plus a fraction."""
+"""Codecs with even levels. The unit of the values of `make_units` is 1."""
 TOP = {"int8": 127, "int4": 7, "int3": 3, "int2": 1}
 ALL = [*EVEN, "int4:32/256:nonuniform", "int3:16/256:nonuniform"]
 N = 4096

@@ -32,8 +32,8 @@ def measure(algorithm: Algorithm, codec: str) -> dict[str, Any]:
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
     group.topology = PLACES[algorithm]
     common = np.random.default_rng(1).standard_normal(N)
-    own = np.random.default_rng(2 + WORLD.rank).standard_normal(N)
-    values = (0.6 * common + 0.8 * own).astype(np.float32)
+    noise = np.random.default_rng(2 + WORLD.rank).standard_normal(N)
+    values = (0.6 * common + 0.8 * noise).astype(np.float32)
     exact = WORLD.allreduce(values.astype(np.float64))[WORLD.rank * N // 4 : (WORLD.rank + 1) * N // 4]
     through, out = channel(codec, algorithm), np.empty(N // 4, np.float32)
     total, square = np.zeros(N // 4), 0.0

@@ -21,7 +21,7 @@ sums, and each total contains only one rounded partial sum."""
 def seeds_of_doubling(ranks):
     """Return the seeds of the exchanges of recursive doubling, by stage and by the ranks whose values are encoded."""
     topology, pieces = Topology.flat(ranks), cut_aligned(ElementRange(0, 4096), ranks, 1)
-    found, parts = {}, {rank: {rank} for rank in range(ranks)}
+    by_stage, parts = {}, {rank: {rank} for rank in range(ranks)}
     plans = {rank: doubling(topology, rank, pieces) for rank in range(ranks)}
     for stage in range(ranks.bit_length() + 1):
         arrived = {rank: set() for rank in range(ranks)}
@@ -31,16 +31,16 @@ def seeds_of_doubling(ranks):
                 arrived[part.peer] |= parts[rank]
                 if step.combine is Combine.SUM_DECODED:
                     seed = make_shared_seed(5, step, part, rank, topology)
-                    found.setdefault(stage, {}).setdefault(frozenset(parts[rank]), []).append(seed)
+                    by_stage.setdefault(stage, {}).setdefault(frozenset(parts[rank]), []).append(seed)
         for rank in parts:
             parts[rank] = parts[rank] | arrived[rank]
-    return found
+    return by_stage
 
 
 def seeds(algorithm, topology, n=4096, first=5):
     """Return the rank and the seed of each contribution, by stage and span."""
     pieces = cut_aligned(ElementRange(0, n), topology.ranks, 1)
-    found = {}
+    by_part = {}
     for rank in range(topology.ranks):
         if algorithm == "root":
             steps = sum_at_root(topology, rank, 1, ElementRange(0, n))
@@ -51,8 +51,8 @@ def seeds(algorithm, topology, n=4096, first=5):
         for step in (step for step in steps if step.coded and step.combine is Combine.SUM):
             for part in step.sends:
                 seed = make_shared_seed(first, step, part, rank, topology)
-                found.setdefault((step.stage, part.span), []).append((rank, seed))
-    return found
+                by_part.setdefault((step.stage, part.span), []).append((rank, seed))
+    return by_part
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def seeds(algorithm, topology, n=4096, first=5):
 )
 @pytest.mark.parametrize("algorithm", [Algorithm.TWO_SHOT, Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED])
 def test_contributors_share_random_numbers_with_evenly_spaced_offsets(algorithm, topology):
-    found = seeds(algorithm, topology)
-    assert found or algorithm is Algorithm.HIERARCHICAL  # which has no messages between nodes on one node
-    for contributions in found.values():
+    by_part = seeds(algorithm, topology)
+    assert by_part or algorithm is Algorithm.HIERARCHICAL  # which has no messages between nodes on one node
+    for contributions in by_part.values():
         offsets = sorted(seed >> SEED_BITS for _, seed in contributions)
         assert len({seed % (1 << SEED_BITS) for _, seed in contributions}) == 1
         assert offsets == [(k << 16) // len(offsets) for k in range(len(offsets))]
-    random = [contributions[0][1] % (1 << SEED_BITS) for contributions in found.values()]
+    random = [contributions[0][1] % (1 << SEED_BITS) for contributions in by_part.values()]
     assert len(set(random)) == len(random), "other sums and stages have other random numbers"
 
 
@@ -80,9 +80,9 @@ def test_contributors_that_do_not_exchange_parts_have_different_offsets(algorith
 @pytest.mark.parametrize("ranks", [2, 4, 7, 8, 12])
 def test_ranks_with_the_same_partial_sum_have_the_same_seed(ranks):
     """In recursive doubling, ranks send the same sum to different receivers, which must get the same values."""
-    found = seeds_of_doubling(ranks)
-    assert len(found) == ranks.bit_length() - 1
-    for by_sum in found.values():
+    by_stage = seeds_of_doubling(ranks)
+    assert len(by_stage) == ranks.bit_length() - 1
+    for by_sum in by_stage.values():
         assert all(len(set(seeds)) == 1 for seeds in by_sum.values())
         offsets = sorted(seeds[0] >> SEED_BITS for seeds in by_sum.values())
         assert offsets == [(k << 16) // len(by_sum) for k in range(len(by_sum))]
@@ -107,8 +107,8 @@ def results(mpi_results, codec, algorithm, how, fault=None):
 
 
 def assert_less_error(correlated, stochastic, bound):
-    for one, other in zip(correlated, stochastic, strict=True):
-        assert one["error"] < bound * other["error"]
+    for line, other in zip(correlated, stochastic, strict=True):
+        assert line["error"] < bound * other["error"]
 
 
 def assert_no_bias(lines):
