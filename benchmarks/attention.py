@@ -4,12 +4,10 @@
 
 Each rank uses one thread. The task is causal attention of one sample in fp32, forward and backward. First, one process
 computes the whole sample with PyTorch's function while the other ranks wait. Then the positions are divided among all
-ranks, with each method, with and without overlap of messages and computation. Each turn runs all variants one after
-another.
-
-A row contains the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at best 1
-/ ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its own core.
-Requires hpcbench[train,local].
+ranks with each method, with and without overlap of messages and computation. Each turn runs all variants one after the
+other. A row contains the median, minimum and maximum time of the slowest rank, the ratio to the time of one process (at
+best 1 / ranks), the bytes that a rank sends, and its waiting time. The ratio is only meaningful if each rank has its
+own core. Requires hpcbench[train,local].
 """
 
 import argparse

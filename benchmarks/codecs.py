@@ -3,14 +3,14 @@
     python benchmarks/codecs.py [--data NAME|FILE] [--mib N] [--repeats K] [--cores 1 2] [--type float32 bfloat16]
                                 [--fresh-memory] [--tiny]
 
-Speeds in GB/s count uncompressed bytes. They are taken from the fastest of K turns, because other programs can only
-slow a turn down. If a compressor is single-threaded, two cores run two threads that compress half of the values each.
+Speeds in GB/s count uncompressed bytes. The speed of the fastest of K turns is shown, because other programs can only
+slow a turn down. For a single-threaded compressor, two threads on two cores each compress half of the values.
 Compressors that are not installed are listed as missing: pip install '.[bench,train]'.
 
-Each compressor is called in the usual way. The codecs of hpcbench and a few others write to memory that the caller
-provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each call,
-page by page. By default, this script keeps freed memory, to compare only the work of the codecs. --fresh-memory also
-times page faults, and checks no goals.
+Each compressor is called as programs usually call it. The codecs of hpcbench and a few others write to memory that the
+caller provides. Many others return new memory. Above 32 MiB, the C library requests new memory from the system for each
+call, page by page. By default, this script keeps freed memory, so that only the work of the codecs is compared.
+--fresh-memory also times page faults, and does not check the goals.
 """
 
 import argparse
@@ -56,14 +56,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Goal:
-    """Speed or ratio to reach on one core."""
+    """Speed or compression ratio that codecs must reach on one core."""
 
     what: str
-    """``ratio``, or an operation whose speed is compared with the rival's."""
+    """``ratio``, or an operation whose speed is compared with that of the rival."""
     least: float
     codecs: tuple[str, ...]
     rival: str = ""
-    """``{}`` is replaced by the codec's parameter."""
+    """Name of the rival, in which ``{}`` is replaced by the codec's parameter."""
     types: tuple[str, ...] = ("float32",)
 
     def text(self) -> str:
@@ -141,7 +141,7 @@ def measure(x: Array, rows: list[Entry], cores: int, repeats: int) -> dict[str, 
 
 
 def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
-    """Make a table with a row for each codec. Rows of hpcbench also contain the speed relative to their rival."""
+    """Make a table with a row for each codec. Rows of hpcbench also contain the speed relative to that of a rival."""
     page = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("codec", "ratio", "encode", "decode", "decode+add", "rel. RMSE", "max error", "encode, decode vs"):
         page.add_column(heading, justify="left" if heading.startswith(("codec", "encode,")) else "right")
@@ -162,7 +162,7 @@ def table(entries: list[Entry], rows: dict[str, Measured], title: str) -> Table:
 
 
 def judge(goal: Goal, results: dict[str, dict[str, Measured]]) -> str:
-    """Check whether a goal is reached, from the rows of each type, keyed by name."""
+    """Check whether the rows of each type, keyed by name, reach a goal."""
     reached: dict[str, float] = {}
     for type in goal.types:
         rows = results.get(type, {})

@@ -3,12 +3,12 @@
     python benchmarks/codecs_gpu.py [--mib N] [--repeats K] [--data NAME|FILE.npy] [--zfp LIBZFP.so] [--json FILE]
                                     [--tiny]
 
-GB/s count uncompressed float32 bytes and are timed with CUDA events, after warm-up calls. The median is followed by the
-best value. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by the bandwidth of
-a copy. "fused" decodes, adds and encodes in one kernel. "3 kernels" is the time of separate kernels divided by the time
-of the fused kernel. "as fp16" and "as bf16" are the casts before the codec, not codecs. CuPy's cast, PyTorch, nvCOMP
-and a libzfp with CUDA (--zfp) each have a row, which states whether they are missing or fail. The exit status is 2
-without a GPU.
+Speeds in GB/s count uncompressed float32 bytes. Calls are timed with CUDA events, after warm-up calls. The median is
+followed by the best value. "of copy" is the median bandwidth of a call (bytes that it must read and write) divided by
+the bandwidth of a copy. "fused" decodes, adds and encodes in one kernel. "3 kernels" is the time of three separate
+kernels divided by that of the fused kernel. "as fp16" and "as bf16" are not codecs, but the casts that precede a codec.
+CuPy's cast, PyTorch, nvCOMP and a libzfp with CUDA (--zfp) each have a row, which states if they are missing or fail.
+The exit status is 2 without a GPU.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Speed:
     gb_per_s: float
     best_gb_per_s: float
     of_copy: float
-    """Share of the copy's memory traffic."""
+    """Bandwidth as a fraction of the copy's bandwidth."""
 
 
 @dataclass
@@ -177,7 +177,7 @@ def measure_rounding(bench: Bench) -> Iterator[Row]:
 
 
 def peers(bench: Bench, zfp: Path | None) -> Iterator[Row]:
-    """Measure the installed peers. Also return the reasons why others were not measured."""
+    """Measure the installed peers. Also return the reasons why other peers were not measured."""
     stream = bench.cupy.cuda.get_current_stream().ptr
     kinds: dict[str, Callable[[], Iterator[Peer]]] = {
         "CuPy": lambda: cupy_peers(bench.x),

@@ -3,10 +3,11 @@
     python benchmarks/convergence.py [--study studies/convergence.yaml] [--set KEY=VALUE ...] [--out DIR] [--estimate]
                                      [--tiny]
 
-The study runs on this machine. First some steps of each scheme are timed, and the estimated duration is printed. If the
-program or its jobs are interrupted, start it again: completed runs are kept, and others resume from their checkpoints.
-At the end it prints the report, with an equivalence test of each scheme's validation loss against the baseline's. The
-loss curves are in figures/ of the submission. Requires hpcbench[train,local,report].
+The study runs on this machine. First, some steps of each scheme are timed, and the estimated duration is printed. If
+the program or its jobs are interrupted, start the program again: completed runs are kept, and the others resume from
+their checkpoints. At the end, the program prints the report, with a test that each scheme's validation loss is
+equivalent to the baseline's. The loss curves are in the directory figures/ of the submission. Requires
+hpcbench[train,local,report].
 """
 
 import argparse
@@ -29,7 +30,7 @@ from hpcbench.study.run import run_file
 from hpcbench.study.size import Capacity
 
 TRIAL_STEPS = 8
-"""Steps of the trial run. The last half is timed, with 1-bit Adam after its freeze step."""
+"""Steps of the trial run. The last half is timed, after the freeze step of 1-bit Adam."""
 TINY = [
     "train={steps: 6, warmup_steps: 2, global_batch: 4, micro_batch: 2, seq_len: 32, eval_samples: 4}",
     "layout={dp: 2}",

@@ -1,4 +1,4 @@
-"""Test the bound of `hpcbench diagnose`: compare it with the measured gain of int8 on unchanged programs.
+"""Compare the bound that `hpcbench diagnose` reports with the measured gain of int8 on unchanged programs.
 
     python benchmarks/diagnosed_gain.py [ddp] [fsdp] [tp] [--rates 100mbit 1gbit] [--repeats N] [--json FILE] [--tiny]
 
@@ -8,13 +8,13 @@ schemes `identity` (our algorithm without a codec) and `naive-int8`, in rotated 
 
 exposed, transfer: fractions of a traced step in which any communication, or a transfer, is exposed. bound: largest
 possible gain of int8 on all dimensions together, according to the diagnosis. int8, identity: speed relative to the
-program alone, as geometric mean over the repeats. codec: speed with int8 relative to identity, with its 95 % interval.
-The bound applies to the codec only: another algorithm may gain more (gloo runs a reduce-scatter as an all-reduce, which
-sends twice the bytes).
+program alone, as a geometric mean over the repeats. codec: speed with int8 relative to identity, with its 95 %
+interval. The bound applies to the codec only: another algorithm may gain more (gloo runs a reduce-scatter as an
+all-reduce, which sends twice the bytes).
 
-The bound must be at least the gain of the codec. Where more than half of a step is exposed transfer, the gain must be
-at least 60 % of the bound. Times vary, because ranks share the cores. Requires Linux, root or user namespaces,
-iproute2, and hpcbench[torch,local].
+The gain of the codec must not exceed the bound. If more than half of a step is exposed transfer, the gain must be at
+least 60 % of the bound. Times vary, because ranks share the cores. Requires Linux, root or user namespaces, iproute2,
+and hpcbench[torch,local].
 """
 
 import argparse
@@ -50,7 +50,7 @@ PROGRAMS = {
 """Scripts and arguments: data-parallel gradients, sharded weights, and tensor-parallel activations."""
 STEP_SECONDS = re.compile(r"time ([\d.]+)ms|in ([\d.]+) s$", re.MULTILINE)
 GROUPS = "lossy: [parameters]\n"
-"""Groups file that also encodes FSDP2's gathers of parameters."""
+"""Groups file with which FSDP2's gathers of parameters are encoded as well."""
 WARMUP = 3
 """Warm-up steps, which are not counted."""
 CODEC = "int8"
@@ -65,7 +65,10 @@ class Row:
     exposed: float
     """Fraction of the traced step in which communication was exposed."""
     transfer: float
-    """Fraction of the traced step in which transfers were exposed, without the time that ranks wait for late ranks."""
+    """Fraction of the traced step in which transfers were exposed.
+
+    The time spent waiting for late ranks is excluded.
+    """
     bound: float
     int8: list[float]
     """Speed with int8 relative to the program alone, per repeat."""
@@ -79,7 +82,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the codec's gain. With one repeat, it is None."""
+        """Student's 95 % interval of the codec's gain. With one repeat, the interval is None."""
         if len(self.int8) < 2:
             return None
         logarithms = [math.log(coded / plain) for coded, plain in zip(self.int8, self.identity, strict=True)]
@@ -88,7 +91,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the diagnosis. If the interval contains the bound, it is undecided."""
+        """Verdict on the diagnosis, which is undecided if the interval contains the bound."""
         low, high = self.interval or (self.gain, self.gain)
         if low > self.bound:
             return "ABOVE THE BOUND"

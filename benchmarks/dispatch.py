@@ -1,14 +1,15 @@
-"""Compare the dispatch of tokens to experts by hpcbench, plain and encoded, with PyTorch's all-to-all over gloo.
+"""Compare how hpcbench dispatches tokens to experts, plain and encoded, with PyTorch's all-to-all over gloo.
 
     python benchmarks/dispatch.py [--rate 1gbit] [--turns 9] [--rows 512 4096] [--hidden 1024] [--codecs ...]
                                   [--json FILE] [--tiny]
 
 Two virtual hosts with two ranks each are connected by links of the given rate. Each rank sends a part of its fp32 rows
-to each other rank. The parts are equal, as for experts with a capacity, or unequal, as from a router that drops no
-tokens. In each turn, all methods send the same rows in the same processes, in rotated order. Times are taken from the
-slowest rank. gloo is all_to_all_single of torch.distributed. Gloo uses TCP even within a host, where MPI uses shared
-memory, so the difference between hosts is smaller. The results of exact methods must be bitwise identical. Requires
-Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+to each other rank. The parts are equal, as with experts of limited capacity, or unequal, as with a router that drops no
+tokens. In each turn, all methods send the same rows in the same processes, in rotated order. Times are those of the
+slowest rank. The method "gloo" is all_to_all_single of torch.distributed. Gloo uses TCP even within a host, where MPI
+uses shared memory, so the methods differ less between hosts. The results of exact methods must be bitwise identical.
+Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is
+missing.
 """
 
 import argparse

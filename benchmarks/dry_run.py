@@ -5,9 +5,10 @@
 
 Each tool writes one Slurm script per run (two nodes with four ranks each) without submitting it. hpcbench uses `submit
 --dry-run`, which also writes the settings of each run and checks them against site and queue. ReFrame uses `--dry-run`
-with a parameterized test, and JUBE a step that substitutes into a copied script. Start-up is measured as the time with
-one run. Times are wall-clock and processor times of the whole command, the minimum over interleaved turns. Install
-ReFrame with `pip install reframe-hpc`, and JUBE from its web page. The row of a tool that is not installed states this.
+with a parameterized test. JUBE uses a step that substitutes values into a copied script. Start-up is measured as the
+time with one run. Times are the wall-clock and processor times of the whole command. Each time is the minimum over
+interleaved turns. Install ReFrame with `pip install reframe-hpc`, and JUBE from its web page. If a tool is not
+installed, its row says so.
 """
 
 import argparse
@@ -142,7 +143,7 @@ srun python3 -u -m hpcbench.train runs/r#REPEAT#-#SCHEME#/run.json
 class Tool:
     """A tool that renders `runs` scripts in a directory.
 
-    Its function returns the command and the paths of the scripts.
+    `prepare` returns the command and a pattern of the scripts' paths.
     """
 
     name: str
@@ -151,7 +152,7 @@ class Tool:
 
 
 def split(runs: int) -> tuple[list[str], int]:
-    """Return numbers of schemes and repeats whose product is the number of runs."""
+    """Return the schemes and the number of repeats of a study with `runs` runs."""
     return (SCHEMES, runs // len(SCHEMES)) if runs >= len(SCHEMES) else (SCHEMES[:1], runs)
 
 

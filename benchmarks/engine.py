@@ -3,20 +3,20 @@
     python benchmarks/engine.py [--turns 16] [--steps N] [--threads 1] [--ranks 4] [--only one|dp] [--json FILE]
                                 [--tiny]
 
-All contenders train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and equal
-learning rates. PyTorch's loops clip with torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless the row
-states otherwise. DDP uses buckets as gradient views. It communicates over gloo, or with a communication hook over the
-MPI library that hpcbench uses. The hook is blocking, or nonblocking with a progress thread. FSDP2 gathers weights and
-scatters gradients, as in ZeRO-3. The losses must agree to 1e-5 (5 % for lossy schemes and hooks) before anything is
-timed, because only equal work can be compared.
+All measured programs train the same GPT from the same weights on the same samples in fp32, with AdamW, clipping and
+equal learning rates. PyTorch's loops clip with torch.nn.utils.clip_grad_norm_ and use torch.optim.AdamW, fused unless
+the row states otherwise. DDP uses buckets as gradient views. DDP communicates over gloo, or with a communication hook
+over the MPI library that hpcbench uses. The hook is either blocking, or nonblocking with a progress thread. FSDP2
+gathers weights and scatters gradients, as in ZeRO-3. Before anything is timed, the losses must agree to 1e-5 (5 % for
+lossy schemes and hooks), because only equal work can be compared.
 
-All contenders run alternately in the same processes, each for some steps per turn and in rotated order. The time of a
+All programs run alternately in the same processes, each for some steps per turn and in rotated order. The time of a
 turn is the time of the slowest rank. "gradients" is the forward and backward pass with exposed communication.
-"optimizer" is norm, clipping and update. The step of hpcbench also sums the losses of the ranks and counts its traffic.
-Times are medians over the turns. Ratios are geometric means over pairs of the same turn, with Student's 95 % interval
-on their logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. It is met or missed
-only if the whole interval is on one side. The exit status is 1 if a goal is missed, except with --tiny, whose few steps
-are not meaningful.
+"optimizer" is the gradient norm, clipping and update. The step of hpcbench also sums the losses of the ranks and counts
+its traffic. Times are medians over the turns. Ratios are paired by turn and averaged geometrically, with Student's 95 %
+interval of their logarithms. The fastest loop, or the fastest DDP over the same MPI library, sets the goal. The goal is
+met or missed only if the whole interval is on one side of the goal. The exit status is 1 if a goal is missed, except
+with --tiny, whose few steps are not meaningful.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from hpcbench.console import columns
 from hpcbench.report.statistics import Interval, paired_ratio
 
 MOST_OVERHEAD = 1.03
-"""Largest step time on one rank that meets the goal, as a multiple of the faster plain loop's time."""
+"""Largest step time on one rank that meets the goal, as a multiple of the time of the faster plain loop."""
 OURS = ("hpcbench", "hpcbench baseline")
-"""The contender for which the goals are set."""
+"""The measured program to which the goals apply."""
 
 
 def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -61,18 +61,18 @@ def measure(size: Size, ranks: int, options: argparse.Namespace) -> list[dict[st
 
 
 def seconds(row: dict[str, Any], part: int = 0) -> list[float]:
-    """Return the time of each turn in seconds: of the whole step (0), its gradients (1), or its optimizer (2)."""
+    """Return the time per turn in seconds: of the whole step (0), of its gradients (1), or of its optimizer (2)."""
     return [turn[part] for turn in row["turns"]]
 
 
 def fastest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the peer that sets the goal: the peer with the shortest turns relative to the first contender."""
+    """Return the peer that sets the goal: of the peers that may do so, the one with the shortest turns."""
     fair = [row for row in rows if row["fair"] and "turns" in row]
     return min(fair, key=lambda row: paired_ratio(seconds(row), seconds(fair[0])).estimate)
 
 
 def verdict(ratio: Interval, limit: float) -> str:
-    """Return whether the whole interval of the ratio is at most `limit`."""
+    """Return whether the upper bound of the ratio's interval is at most `limit`."""
     if ratio.low is None or ratio.high is None:
         return "not decided"
     return "met" if ratio.high <= limit else "missed" if ratio.low > limit else "not decided"
@@ -85,7 +85,7 @@ def shown(ratio: Interval) -> str:
 
 
 def show(title: str, rows: list[dict[str, Any]], reference: dict[str, Any]) -> Table:
-    """Make a table with medians of each contender, and ratios to the reference in the same turns."""
+    """Make a table with the medians of each program, and the ratios to the reference in the same turns."""
     table = Table(title=title, box=None, pad_edge=False, title_justify="left")
     heads = (
         "transport",

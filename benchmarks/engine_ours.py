@@ -1,4 +1,4 @@
-"""Contenders of engine.py from hpcbench: the engine under several schemes, and with PyTorch's optimizer."""
+"""hpcbench programs that engine.py measures: the engine under several schemes, and with PyTorch's optimizer."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ LOSSY = tuple(
 
 
 class FusedAdamW:
-    """PyTorch's fused AdamW on a piece of the engine, called for each parameter as PyTorch users do."""
+    """PyTorch's fused AdamW on a piece of the engine's weights, called for each parameter, as in PyTorch programs."""
 
     def __init__(self, piece: Piece, run: Run) -> None:
         self.updates = 0
@@ -52,7 +52,7 @@ class FusedAdamW:
 
 
 class Engine:
-    """Runner of steps of a `Trainer` that times the optimizer separately."""
+    """Object that runs steps of a `Trainer` and times the optimizer separately."""
 
     def __init__(self, run: Run, comm: mpi.Comm, corpus: Any, *, fused: bool = False) -> None:
         wait = Wait.GIVE_WAY if run.oversubscribe else Wait.SPIN
@@ -70,7 +70,7 @@ class Engine:
 
 
 def ours(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List the engine's contenders. The goal applies to the first contender."""
+    """List the variants of the engine. The goal applies to the first variant."""
 
     def engine(scheme: NamedScheme, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Engine(run.changed(scheme=scheme), comm, corpus, **how).step

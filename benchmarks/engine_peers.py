@@ -1,7 +1,7 @@
-"""Contenders of engine.py from PyTorch: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
+"""PyTorch programs that engine.py measures: a plain loop with the engine's model, DDP over gloo or MPI, and FSDP2.
 
 DDP over MPI uses a communication hook that passes each bucket to hpcbench's MPI library and waits in the same way as
-hpcbench. The remaining difference is the engine.
+hpcbench. The only remaining difference is the engine itself.
 """
 
 import threading
@@ -43,7 +43,7 @@ class Plain:
     wrap
         Function that distributes the model over the ranks.
     fused
-        Whether to use PyTorch's fused AdamW instead of its default choice.
+        Whether to use PyTorch's fused AdamW instead of PyTorch's default implementation.
     """
 
     def __init__(self, run: Run, rank: int, corpus: Any, *, wrap: Wrap, fused: bool = True) -> None:
@@ -123,7 +123,10 @@ def powersgd(model: GPT) -> nn.Module:
 
 
 def fsdp2(model: GPT) -> nn.Module:
-    """Return FSDP2 with one unit per block. Each pass gathers weights, and gradients are scattered, as in ZeRO-3."""
+    """Return FSDP2 with one unit per block.
+
+    Each pass gathers weights, and gradients are reduce-scattered, as in ZeRO-3.
+    """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -148,9 +151,9 @@ def allreduce(comm: mpi.Comm) -> Hook:
 
 
 class Iallreduce:
-    """Hook that starts the sum of each bucket, and a thread that advances the sum and completes its future.
+    """Hook that starts the sum of each bucket, with a thread that advances the sum and completes its future.
 
-    Only one of the two makes MPI calls at a time, so MPI_THREAD_SERIALIZED is enough.
+    Hook and thread never make MPI calls at the same time, so MPI_THREAD_SERIALIZED is enough.
     """
 
     def __init__(self, comm: mpi.Comm, wait: Wait) -> None:
@@ -190,7 +193,7 @@ class Iallreduce:
 
 
 def peers(run: Run, comm: mpi.Comm, corpus: Any) -> Iterator[Contender]:
-    """List PyTorch's contenders. The losses of the first contender are the reference."""
+    """List the PyTorch programs. The losses of the first program are the reference."""
 
     def loop(wrap: Wrap, **how: Any) -> Callable[[], Callable[[int], Step]]:
         return lambda: Plain(run, comm.rank, corpus, wrap=wrap, **how).step

@@ -1,4 +1,4 @@
-"""Runs for the contenders of engine.py, and the results of a step."""
+"""Runs for the programs that engine.py measures, and the results of a step."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 
 MPI, GLOO, NONE = "MPI", "gloo, TCP over loopback", "-"
-"""Transports: the MPI library that hpcbench also uses, PyTorch's CPU backend, and no transport."""
+"""Transports: the MPI library that hpcbench uses, PyTorch's backend for CPUs, and none."""
 CHECKED = 4
 """Number of warm-up steps. The losses are compared after these steps."""
 
@@ -52,29 +52,32 @@ class Step:
     """Results of a step on a rank."""
 
     loss: float
-    """The rank's part of the loss. The sum over the ranks is the loss."""
+    """The rank's part of the loss. The loss is the sum over all ranks."""
     gradients_s: float
     """Time of the forward and backward passes in seconds, including exposed gradient communication."""
     optimizer_s: float
-    """Time of the norm, clipping and update in seconds."""
+    """Time of the gradient norm, clipping and update in seconds."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender, and its function that runs steps."""
+    """A measured program, with a function that prepares its steps."""
 
     name: str
     transport: str
     make: Callable[[], Callable[[int], Step]]
-    """Maker of the function that runs step k."""
+    """Function that sets up the program and returns the function that runs step k."""
     exact: bool = True
-    """Whether the losses equal the reference's, apart from rounding."""
+    """Whether the losses equal the reference's losses up to rounding."""
     fair: bool = False
-    """Whether the contender may set the goal. It must be another program, exact, and use the same transport."""
+    """Whether the program may set the goal.
+
+    Such a program is not from hpcbench, is exact, and uses the same transport.
+    """
 
 
 def run_of(size: Size, ranks: int, threads: int, scheme: NamedScheme, steps: int = 10_000) -> Run:
-    """Return a run of the engine. The learning rate barely changes, so the number of steps does not matter."""
+    """Return a run of the engine. The number of steps does not matter, because the learning rate barely changes."""
     train = Train(
         steps=steps,
         warmup_steps=10,

@@ -1,6 +1,7 @@
 """Ranks of engine.py.
 
-All contenders of a size run in the same processes. They are first compared and then timed alternately.
+For each size, all measured programs run in the same processes. The losses of the programs are compared first, then
+their steps are timed alternately.
 """
 
 import json
@@ -17,18 +18,18 @@ from mpi4py import MPI
 from hpcbench.train import text
 
 AGREE, NEAR = 1e-5, 0.05
-"""Tolerated relative differences of the losses, for exact and for lossy contenders."""
+"""Tolerated relative differences of the losses, for exact and for lossy programs."""
 
 Taker = Callable[[int], Step]
 
 
 def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> None:
-    """Compare and time all contenders on the ranks that MPI started. Rank 0 prints one JSON line each.
+    """Compare and time all programs on the ranks that MPI started. Rank 0 prints one JSON line per program.
 
     Raises
     ------
     SystemExit
-        The losses of a contender differ, or hpcbench cannot run.
+        The losses of a program differ, or hpcbench cannot run.
     """
     comm = MPI.COMM_WORLD
     torch.set_num_threads(threads)
@@ -73,7 +74,7 @@ def worker(size: Size, *, turns: int, steps: int, threads: int, port: int) -> No
 
 
 def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[float], str]:
-    """Return the function that runs steps, its first losses, and the reason if a rank cannot run it."""
+    """Return the function that runs steps, the first losses, and, if a rank cannot run the program, the reason."""
 
     def nothing(k: int) -> Step:
         raise AssertionError(f"{contender.name} does not run")
@@ -90,7 +91,7 @@ def begin_contender(contender: Contender, comm: MPI.Comm) -> tuple[Taker, list[f
 
 
 def same_work(losses: dict[str, list[float]], exact: dict[str, bool]) -> None:
-    """Compare all losses with the losses of the first contender.
+    """Compare all losses with the losses of the first program.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""Measure the error of lossy codecs against bits per value, on sampled messages of each content.
+"""Measure the error of lossy codecs against bits per value, on sampled messages of each kind of content.
 
     python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
 
-DIR is the directory of a run, a submission or several, whose study has `train.keep_messages` (benchmarks/messages.py).
-Errors are relative RMS errors of one encoding, as medians over messages. `*` marks the codecs of the Pareto front: no
-other codec in the table needs fewer bits with at most the same error. Requires hpcbench[bench], and hpcbench[report]
-for plots.
+DIR is the directory of a run or of one or more submissions whose study has `train.keep_messages`
+(benchmarks/messages.py). An error is the relative RMS error of one encoding. Medians over messages are shown. `*` marks
+the codecs of the Pareto front: no other codec in the table needs fewer bits with at most the same error. Requires
+hpcbench[bench], and hpcbench[report] for plots.
 """
 
 import argparse
@@ -54,7 +54,7 @@ CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
 
 
 class Point(NamedTuple):
-    """Size and error of a codec on the messages of one content."""
+    """Bits per value and error of a codec, on messages with one kind of content."""
 
     bits: float
     relative_rmse: float
@@ -84,7 +84,7 @@ def find_front(points: dict[str, Point]) -> set[str]:
 
 
 def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str, Point]], dict[str, int]]:
-    """Return the points for each content and codec, and the number of messages of each content."""
+    """Return the points for each kind of content and codec, and the number of messages for each kind of content."""
     taken: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     counts: dict[str, int] = defaultdict(int)
     for key, message in read_samples(directory):
@@ -111,7 +111,7 @@ def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str,
 
 
 def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: Sequence[str]) -> Table:
-    """Return the table, with a row for each codec and a column for each content."""
+    """Return the table, with a row for each codec and a column for each kind of content."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("codec")
     table.add_column("bits", justify="right")
@@ -129,7 +129,7 @@ def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: 
 
 
 def draw_figure(points: dict[str, dict[str, Point]]) -> Figure:
-    """Return the figure, with a plot for each content and lines along the Pareto fronts."""
+    """Return the figure, with a plot for each kind of content and lines along the Pareto fronts."""
 
     def draw(figure: "Canvas") -> None:
         figure.set_size_inches(9.0, 3.4 * ((len(points) + 1) // 2))

@@ -1,9 +1,9 @@
-"""Copy figures and tables from stored results into the documentation, and report differences.
+"""Copy numbers and tables from stored results into the documentation, or report differences.
 
     python benchmarks/figures.py [--check] [FILE.md ...]
 
-Without files: README.md, all of docs/ and results/README.md. A block in Markdown is filled from the result that it
-names:
+Without files: README.md, all of docs/ and results/README.md. A marked block in Markdown is filled from the result that
+its marker names:
 
     <!-- from results/reference/engine.txt: "compute: " to "goal" -->
     (what stands here is replaced by a code block)
@@ -11,13 +11,13 @@ names:
 
 `"START" to "END"` takes the lines from the first one that contains START to the next one that contains END, `"START" to
 end` goes to the last line, and `lines REGEX` takes all lines that match. `<!-- from FILE when stored: ... -->` leaves
-the block unchanged until this file exists. A figure in a sentence has a name:
+the block unchanged until this file exists. A number in a sentence has a name:
 
     a report takes <!-- =report/time -->3.61<!-- end --> s
 
-docs/figures.ini locates it, in a section for each result. It is the group of a regular expression in the only line that
-matches, or in the first matching line after a line that contains some text; or a value of a JSON document, by its keys
-and a format:
+docs/figures.ini locates each number, in a section for each result. A number is the group of a regular expression in the
+only matching line, or in the first matching line after a line that contains some text. A number can also be a value in
+a JSON document, given by its keys and a format:
 
     [results/reference/report.txt]
     report/time = ^time: ([0-9.]+) s
@@ -26,8 +26,8 @@ and a format:
     [results/reference/engine.json]
     engine/ratio = measured/0/ratio .2f
 
-With --check no file is changed: the script prints a line for each difference and exits with status 1. The status is 2
-if a marker names something that does not exist.
+With --check, no file is changed. The script prints a line for each difference, and exits with status 1 if there is any.
+The status is 2 if a marker names something that does not exist.
 """
 
 import argparse
@@ -54,7 +54,7 @@ NAMES = "docs/figures.ini"
 
 @dataclass(frozen=True)
 class Place:
-    """A passage of a document that shows a result, from `start` to `end`, with the text that it should contain."""
+    """A passage of a document that shows a result, from `start` to `end`, and the text that it should contain."""
 
     line: int
     source: str
@@ -64,7 +64,7 @@ class Place:
 
 
 def read_names(root: Path) -> dict[str, tuple[str, str]]:
-    """Return the result and the key of each named figure."""
+    """Return the result and the key of each named number."""
     names = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None)
     names.optionxform = str  # type: ignore[assignment, method-assign]
     names.read(root / NAMES, encoding="utf-8")
@@ -77,7 +77,7 @@ def find_places(text: str, root: Path, names: Mapping[str, tuple[str, str]]) -> 
     Raises
     ------
     UserError
-        A marker has no end, or names something that does not exist. The message begins with the line.
+        A marker has no end, or names something that does not exist. The error message begins with the line.
     """
     found_items = list(_PLACE.finditer(text))
     for begin in _BEGIN.finditer(text):
@@ -108,7 +108,7 @@ def _line(text: str, position: int) -> int:
 
 
 def _lines(content: str, what: str) -> list[str]:
-    """Select lines of a result. Raise ValueError if there are none."""
+    """Select lines of a result. Raise ValueError if no line matches."""
     lines = content.splitlines()
     if what.startswith("lines "):
         found_items = [line for line in lines if re.search(what.removeprefix("lines "), line)]
@@ -125,9 +125,9 @@ def _lines(content: str, what: str) -> list[str]:
 
 
 def _group(content: str, pattern: str) -> str:
-    """Return the group of the only matching line, or of the first match after another line.
+    """Return the regular expression's group in the only matching line, or in the first match after another line.
 
-    Raise ValueError if there is none.
+    Raise ValueError without a match.
     """
     lines = content.splitlines()
     if behind := re.fullmatch(r'after "(.+?)" (.+)', pattern):
@@ -140,7 +140,7 @@ def _group(content: str, pattern: str) -> str:
 
 
 def _number(content: str, key: str) -> str:
-    """Return a formatted value, located by its keys. Raise ValueError if it is missing."""
+    """Return a formatted value, located by its keys. Raise ValueError if the value is missing."""
     way, _, form = key.partition(" ")
     value = json.loads(content)
     for step in way.split("/"):

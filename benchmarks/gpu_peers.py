@@ -19,9 +19,9 @@ class Peer:
     encode: Call
     decode: Call
     result: Call
-    """Result of `decode`, an array on the device."""
+    """Call that returns the result of `decode`, an array on the device."""
     add: Call | None = None
-    """Decode, and add to the existing values."""
+    """Call that decodes, and adds to the existing values."""
     fused: Call | None = None
     """Decode, add, encode."""
 
@@ -71,7 +71,7 @@ def torch_peers(x: Any, block: int = 256) -> Iterator[Peer]:
 
 
 def cupy_peers(x: Any) -> Iterator[Peer]:
-    """CuPy's cast to float16, and sums with its result."""
+    """CuPy's cast to float16, and sums to which the result of the cast is added."""
     cupy = import_module("cupy")
     half, out, total = x.astype(cupy.float16), cupy.empty_like(x), cupy.zeros_like(x)
     yield Peer(
@@ -135,7 +135,7 @@ def cuzfp_peers(x: Any, path: Path | None, rates: tuple[int, ...]) -> Iterator[P
     Raises
     ------
     ImportError
-        No libzfp was named.
+        No libzfp was specified.
     OSError, RuntimeError
         The library cannot be loaded, or lacks CUDA.
     """

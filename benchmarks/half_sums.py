@@ -1,9 +1,9 @@
-"""Measure an MPI library's sums of 16-bit values, with its own type and with hpcbench's loop, compared with fp32.
+"""Time sums of 16-bit values in an MPI library, with its own type and with hpcbench's loop, compared with fp32.
 
     python benchmarks/half_sums.py [--ranks 2] [--mib 4] [--repeats 15] [--tiny]
 
 The result justifies how the baseline of a half-precision run is summed (hpcbench/comm/half_sums.py). Reduce_local adds
-two vectors in one process. Allreduce adds vectors over the ranks of this machine, alternating between the variants
+two vectors in one process. Allreduce adds vectors over the ranks of this machine. The variants of Allreduce alternate
 within the same run. All rows use the same number of values. Requires hpcbench[train,local].
 """
 

@@ -2,10 +2,10 @@
 
     python benchmarks/history_alarms.py [--series 2000] [--tiny]
 
-A series has ten submissions with three runs each. Days differ by 1 %, and the runs of a day by 0.5 %
-(`benchmarks/simulated/speeds.py`). An alarm is a significant change in a series whose true speed is constant. A loss of
-6 % is found if a change is significant exactly where the speed changed. The goals are at most 5 % of false alarms, and
-at least 95 % found if two or more submissions are slower.
+A series has ten submissions with three runs each. Speeds vary by 1 % between days, and by 0.5 % between runs of a day
+(`benchmarks/simulated/speeds.py`). An alarm is a significant change in a series whose true speed is constant. A
+slowdown of 6 % counts as found if a change is significant exactly where the speed changed. The goals are at most 5 %
+false alarms, and at least 95 % of slowdowns found if two or more submissions are slower.
 """
 
 import argparse
@@ -22,14 +22,14 @@ LENGTH, LOSS = 10, 0.06
 
 
 def count_found(series: int, slow: int) -> int:
-    """Count the series in which a change is found at the first of the last `slow` submissions."""
+    """Count the series in which a change is found exactly where the last `slow` submissions begin."""
     factors: Sequence[float] = [1.0] * (LENGTH - slow) + [1 - LOSS] * slow
     places = ({change.at for change in find_changes(simulate_series(factors, seed=seed))} for seed in range(series))
     return sum(LENGTH - slow in each for each in places)
 
 
 def count_alarms(series: int) -> int:
-    """Count the series without a change in which one is reported."""
+    """Count the unchanged series in which a change is reported."""
     return sum(bool(find_changes(simulate_series([1.0] * LENGTH, seed=seed))) for seed in range(series))
 
 

@@ -6,7 +6,7 @@ from hpcbench.errors import UserError
 
 
 def keep_memory() -> None:
-    """Make glibc serve large requests from its heap, and never return memory to the system.
+    """Make glibc serve large requests from its heap and never return memory to the system.
 
     Raises
     ------

@@ -2,12 +2,12 @@
 
     python benchmarks/links.py [--rates 50mbit 200mbit ...] [--messages N] [--tiny]
 
-The time of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
-TCP, IP and Ethernet headers, divided by the rate. No message can be faster. "Expected" adds the latency, which is the
-time of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast, the
-median whether it is too slow. "Of the limit" is the number of payload bytes divided by the median time. A pause of 20
-ms precedes the messages of each row. The messages of "8 x 64 KiB" follow each other without a pause. Requires Linux,
-root or user namespaces, iproute2, and hpcbench[train,local].
+The timing of a message ends when the receiver's empty answer arrives. "On the link" is the number of bytes, including
+TCP, IP and Ethernet headers, divided by the rate: the shortest possible time. "Expected" adds the latency, which is the
+time of an empty message over unlimited links. The minimum of N messages shows whether a link is ever too fast. The
+median shows whether the link is too slow. "Of the limit" is the number of payload bytes divided by the median time. A
+pause of 20 ms precedes the messages of each row. The messages of "8 x 64 KiB" follow each other without a pause.
+Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
 
 import argparse

@@ -5,18 +5,18 @@
 
 NAME is a study in studies/, and REPORT its report as JSON, relative to results/reference. Without a report, the schemes
 are trained here, one after another in the same processes. A short baseline run of each study measures the effect of
-each codec on each kind of traffic (train.codec_effects). An estimate of a scheme is the sum over its traffic. It is
-compared with the measured differences of the validation loss.
+each codec on each kind of traffic (train.codec_effects). A scheme's estimate is the sum of the effects on its traffic.
+Estimates are compared with the measured differences in validation loss.
 
-error: the mean square error on Gaussian values. constants: the same, times a constant for each dimension. loss: the
-change of the loss of the same step, which only forward traffic and weights change. descent: the first-order change of
-the loss by the changed weight update. loss and descent: their sum. update: the square of the change of the weight
-update, relative to the square of the update.
+error: the mean square error on Gaussian values. constants: the same error, multiplied by a constant for each dimension.
+loss: the change of the loss of the same step, which only forward traffic and weights change. descent: the first-order
+change of the loss by the changed weight update. loss and descent: their sum. update: the square of the change of the
+weight update, relative to the square of the update.
 
-rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to 0 to 1. Intervals (95 %)
-come from a bootstrap over schemes and the uncertainty of the measured losses. Error feedback and lossless schemes are
-left out. `--stored` reads the effects and the losses from a file that `--json` wrote, instead of running. Requires
-hpcbench[train,bench].
+rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to the range from 0 to 1.
+Intervals (95 %) come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes and
+schemes with error feedback are left out. `--stored` reads the effects and the losses from a file that `--json` wrote,
+instead of running. Requires hpcbench[train,bench].
 """
 
 import argparse
@@ -72,7 +72,7 @@ class Scheme(NamedTuple):
 
     name: str
     difference: float
-    """Loss minus the baseline's."""
+    """Loss minus the baseline's loss."""
     error: float
     """Standard error of the difference."""
     freedom: int
@@ -228,7 +228,7 @@ def estimate(codecs: Mapping[str, str], effects: Effects) -> dict[str, float]:
 
 
 def correlate(studies: Sequence[Sequence[Scheme]], name: str, losses: Sequence[Sequence[float]]) -> float:
-    """Return the correlation of the estimate's and the losses' ranks within the studies, or NaN without variation."""
+    """Return the rank correlation of an estimate with the losses within the studies, or NaN without variation."""
     pairs: list[tuple[float, float]] = []
     for schemes, each in zip(studies, losses, strict=True):
         if len(schemes) > 1:

@@ -2,10 +2,10 @@
 
     python benchmarks/messages.py DIR [--codecs NAME ...] [--tiny]
 
-DIR is the directory of a run, a submission or several, whose study has `train.keep_messages`. Figures are medians over
-messages or matrices. Errors are relative RMS errors of one encoding of a message. `rank` is the effective rank of a
-matrix (Roy and Vetterli, EUSIPCO 2007), divided by the effective rank of a Gaussian matrix of the same shape. Requires
-hpcbench[bench].
+DIR is the directory of a run or of one or more submissions whose study has `train.keep_messages`. Numbers are medians
+over messages or matrices. Errors are relative RMS errors of one encoding of a message. `rank` is the effective rank of
+a matrix (Roy and Vetterli, EUSIPCO 2007), divided by the effective rank of a Gaussian matrix of the same shape.
+Requires hpcbench[bench].
 """
 
 import argparse
@@ -46,7 +46,7 @@ SMALLEST, LONGEST = 8, 1024
 
 
 class Key(NamedTuple):
-    """Key of a row: the properties that its messages share."""
+    """Key of a table row: the properties that all messages of the row share."""
 
     run: str
     channel: str
@@ -68,7 +68,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of one message."""
+    """Measurements of one message."""
 
     nbytes: int
     zeros: float
@@ -80,7 +80,7 @@ class Measured:
 
 
 def encode(name: str, x: Array) -> Coded | None:
-    """Encode and decode values of shape (n,). Return None if the codec does not support their dtype."""
+    """Encode and decode values of shape (n,). Return None if the codec does not support the dtype of the values."""
     codec = get_codec(name)
     try:
         wire = np.empty(codec.wire_bytes(x.size, x.dtype), np.uint8)
@@ -96,7 +96,7 @@ def encode(name: str, x: Array) -> Coded | None:
 
 
 def effective_rank(matrix: Array) -> float:
-    """Return the exponential of the entropy of the singular values of a nonzero matrix, shape (m, n)."""
+    """Return the effective rank of a nonzero matrix: the exponential of the entropy of its singular values."""
     singular = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
     shares = singular[singular > 0] / singular.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
@@ -104,7 +104,7 @@ def effective_rank(matrix: Array) -> float:
 
 @cache
 def gaussian_rank(rows: int, cols: int) -> float:
-    """Return the effective rank of a Gaussian matrix, identical at each call."""
+    """Return the effective rank of a Gaussian matrix, which is the same matrix at each call."""
     return effective_rank(np.random.default_rng((rows, cols)).standard_normal((rows, cols)))
 
 
@@ -159,7 +159,7 @@ def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
 
 
 def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:
-    """Return the relative ranks for each message content.
+    """Return the relative ranks of the matrices for each kind of message content.
 
     Keys and values that ranks of a context group exchange (CP) are excluded, because their rows contain the features of
     a single head.
@@ -206,13 +206,13 @@ def cell(results: Sequence[Coded]) -> str:
 
 
 def lossy(rows: dict[Key, list[Measured]], codecs: Sequence[str]) -> list[str]:
-    """Return the lossless codecs that lost a bit."""
+    """Return the lossless codecs that did not reproduce every bit."""
     results = [message.coded for messages in rows.values() for message in messages]
     return [name for name in codecs if not all(coded[name].exact for coded in results if name in coded)]
 
 
 def main() -> int:
-    """Measure, print, and return the exit status, which is 1 if a lossless codec lost a bit."""
+    """Measure, print, and return the exit status, which is 1 if a lossless codec changed a value."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")

@@ -3,9 +3,10 @@
     python benchmarks/overlap.py [--rate 300mbit] [--turns 8] [--tiny]
 
 The layout is data parallel on two virtual hosts with one rank each, so every rank has its own core. In each turn, every
-scheme trains with and without overlap in the same processes. The exposed time and the time during computation are per
-step and rank, for the gradient channel. Buckets in flight at the same time are all counted. Requires Linux, root or
-user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is missing.
+scheme trains with and without overlap in the same processes. For the gradient channel, the table shows the exposed time
+and the time during computation, per step and rank. If several buckets are in flight, the time of each is counted.
+Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local]. The exit status is 2 if a requirement is
+missing.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def main() -> int:
 
 
 def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
-    """Train every run with and without overlap, one after the other, in alternating order."""
+    """Train every run with and without overlap, in alternating order."""
     off, on = (
         run_files(STUDY, [*settings, f"train.overlap={overlap}"], ranks_a_host=1) for overlap in ("false", "true")
     )
@@ -69,7 +70,7 @@ def in_turns(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sort(runs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]) -> Found:
-    """Return milliseconds per step, and per step and rank for the gradient channel, in turn order."""
+    """Return times in milliseconds, in the order of turns: per step, and per step and rank for the gradient channel."""
     times_of_cases: Found = {}
     for asked, result in zip(runs, results, strict=True):
         times = {name: result["traffic"]["DP"][f"{name}_s"] / RANKS * 1e3 for name in ("exposed", "hidden")}

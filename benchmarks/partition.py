@@ -1,10 +1,10 @@
-"""Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, on one level of links and on two.
+"""Time the partitioner on models of 24 to 96 layers and 16 to 64 ranks, with one and with two levels of links.
 
     python benchmarks/partition.py [--tiny]
 
 All layers of the chain except the first and the last are identical, as in a transformer; in `random` all layers differ.
-With a memory limit, a rank can hold a fifth of the model and its states, or a hundredth, so that no division fits. The
-minimum of three runs is printed.
+With a memory limit, a rank can hold a fifth of the model and its states, or only a hundredth, so that no division fits.
+The minimum of three runs is printed.
 """
 
 import argparse

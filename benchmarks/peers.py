@@ -23,22 +23,22 @@ FEW_BITS = (
     *("int3:32/256", "int2:16/256", "rotate64+int4:32/256"),
     *("mxfp8:e4m3", "mxfp6:e2m3", "mxfp4:rceil", "nvfp4"),
 )
-"""Codecs with fewer than 8 bits. They are compared with int8."""
+"""Codecs with fewer than 8 bits. These codecs are compared with int8."""
 
 
 @dataclass(frozen=True)
 class Coder:
-    """A compressor, with the values that it compresses."""
+    """A compressor that was made for given values."""
 
     calls: Mapping[str, Call]
     """``encode``, ``decode`` and, if supported, ``decode_add``."""
     wire_bytes: int
     check: Call
-    """Decoder that writes to the array that the maker received."""
+    """Decoder that writes to the array that was passed when the compressor was made."""
 
 
 Make = Callable[[Array, Array, int], Coder]
-"""Maker of a compressor from values of shape (n,), an output array, and a number of threads."""
+"""Function that makes a compressor, given values of shape (n,), an output array, and a number of threads."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Entry:
     make: Make | None
     """None if the required package is not installed."""
     rival: str = ""
-    """Name of the row that this row of hpcbench is compared with."""
+    """Name of the row with which this row of hpcbench is compared."""
     threads: bool = False
-    """Whether the compressor is multi-threaded. Others receive a part of the values for each thread."""
+    """Whether the compressor is multi-threaded. For other compressors, the values are divided among the threads."""
 
 
 def ours(name: str, build: Kernels, rival: str) -> Entry:
@@ -73,13 +73,13 @@ def ours(name: str, build: Kernels, rival: str) -> Entry:
 
 
 def memcpy(x: Array, out: Array, threads: int) -> Coder:
-    """Copy the values. No codec that reads and writes the values can be much faster."""
+    """Copy the values. A codec that reads and writes the values cannot be much faster."""
     copy: Call = lambda: np.copyto(out, x)  # noqa: E731
     return Coder({"encode": copy, "decode": copy, "decode_add": copy}, x.nbytes, copy)
 
 
 def entries(dtype: np.dtype[Any], build: Kernels) -> list[Entry]:
-    """List the rows of a table for values of one dtype, rivals before hpcbench, including rows of missing packages.
+    """List the rows of a table for values of one dtype: rivals first, then hpcbench, with rows of missing packages.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _torch(torch: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
         return make
 
     def int8(x: Array, out: Array, threads: int) -> Coder:
-        """Block quantization as PyTorch users write it, in eager mode."""
+        """Block quantization as usually written in PyTorch, in eager mode."""
         blocks_end = x.size // BLOCK * BLOCK
         values, decoded = tensor(x[:blocks_end]).view(-1, BLOCK), tensor(out[:blocks_end]).view(-1, BLOCK)
         total = torch.zeros_like(values)
@@ -239,13 +239,13 @@ def _lz4(frame: Any, dtype: np.dtype[Any]) -> Iterator[Make]:
 
 @dataclass(frozen=True)
 class Package:
-    """Compressors of a package, and their rows, which are known before the package is imported."""
+    """Compressors of a package, and their rows, which do not depend on importing the package."""
 
     makers: Callable[[Any, np.dtype[Any]], Iterator[Make]]
-    """Maker of the compressors from the module and a type, in the order of the rows."""
+    """Function that yields, for a module and a dtype, the functions that make compressors, in the order of the rows."""
     rows: tuple[str, ...]
     float32: tuple[str, ...] = ()
-    """Rows for float32 only, before the others."""
+    """Rows for float32 only, which precede the other rows."""
     threads: bool = False
     """As in `Entry`."""
 

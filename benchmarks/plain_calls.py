@@ -3,12 +3,12 @@
     python benchmarks/plain_calls.py [--bytes 4 1024 16384 65532 65536] [--frames 20] [--turns 31] [--calls 100]
                                      [--ranks 2] [--json FILE] [--tiny]
 
-Such calls are small, or sum values other than gradients. The ranks are processes on this machine. In each turn, all
+These calls are small, or sum values that are not gradients. The ranks are processes on this machine. In each turn, all
 modes make the same calls, in a different order. The time of a turn is the lower quartile of its calls on the slowest
-rank, because other processes delay many calls. Ratios to plain gloo are paired by turn, with 95 % intervals. Sums of 64
-KiB and more search the caller's stack for a function of a framework, below `--frames` additional frames.
+rank, because other processes delay many calls. Ratios to plain gloo are paired by turn, with 95 % intervals. For sums
+of 64 KiB and more, the caller's stack is searched for a function of a framework, below `--frames` additional frames.
 
-Modes: `handed on` is a kernel in Python that only forwards calls, the lower bound for kernels in Python; `auto int8`
+Modes: `handed on` is a Python kernel that only forwards calls, which is the lower bound for Python kernels. `auto int8`
 has the default `min_bytes`.
 """
 
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 def call_under(frames: int, call: Callable[[], Result]) -> Result:
-    """Call a function below a number of additional stack frames."""
+    """Call a function with additional stack frames above it."""
     return call() if frames == 0 else call_under(frames - 1, call)
 
 
@@ -67,7 +67,7 @@ def time_calls(values: torch.Tensor, calls: int) -> float:
 
 
 def time_in_mode(kernels: Kernels | None, measure: Callable[[], float]) -> float:
-    """Return the measurements with kernels that replace PyTorch's."""
+    """Return the measurements with kernels that replace PyTorch's kernels."""
     if kernels is None:
         return measure()
     kernels.install()

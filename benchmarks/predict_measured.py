@@ -3,7 +3,7 @@
     python benchmarks/predict_measured.py [--repeats N] [--out FILE] [--keep DIR | --again DIR [--before DIR]] [--tiny]
 
 First, the machine is measured with `hpcbench bench gemm` on a core, and with `bench network` on the hosts at each rate
-and without a limit. A run in another layout serves as the earlier run. Then every step time is predicted twice: from
+and without a limit. A run with another layout serves as the earlier run. Then every step time is predicted twice: from
 the tables alone, and with the earlier run. Finally, four schemes of each of the ten studies are measured, on links of
 50 Mbit/s to 1 Gbit/s, in rotated order.
 
@@ -154,7 +154,7 @@ def get_measurement(
 
 
 def _make_machine(study: Study, run: Run, results: Found) -> tuple[Machine, dict[str, CodecSpeed]]:
-    """Return the machine with links of the study's rate."""
+    """Return the machine, with links that have the study's rate."""
     cores, measured_tables = len(os.sched_getaffinity(0)), results.tables
     bare = make_cpu_machine("hosts", cores=1, memory_bytes=None, node_gbit=1.0)
     bare = replace(bare, shared_cores=float(cores) if cores < run.ranks else None)
@@ -208,7 +208,7 @@ def _fit_calibration(run: dict[str, Any], study: Study, results: Found) -> Calib
 
 
 def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
-    """Print whether message bytes equal the volume model's, for the baseline and for other schemes."""
+    """Print whether message bytes equal those of the volume model, for the baseline and for other schemes."""
     differ = {run.scheme.name: bytes_differ(run, entry["traffic"]) for run, entry in zip(runs, results, strict=True)}
     plain = [
         bytes_differ(run, entry["traffic"])
@@ -226,7 +226,7 @@ def _compare_bytes(runs: list[Run], results: list[dict[str, Any]]) -> None:
 
 
 def _compare_memory(runs: list[dict[str, Any]], names: list[str], peaks: list[list[int]]) -> list[float]:
-    """Print and return the memory errors on the rank with the highest peak."""
+    """Print and return the errors in predicted memory, on the rank with the highest peak."""
     errors = []
     for run, name, peak in zip(runs, names, peaks, strict=True):
         predicted = predict_memory(_read_workload(run), None)

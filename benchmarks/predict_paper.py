@@ -1,11 +1,11 @@
-"""Predict GPT-NeoX-20B with compressed collectives as in arXiv 2409.02423, on Lassen and on current machines.
+"""Predict GPT-NeoX-20B with compressed collectives (arXiv 2409.02423) on Lassen and on current machines.
 
     python benchmarks/predict_paper.py [--tiny]
 
 The paper reports gains of +22.5 % TFLOPS/GPU and +23.6 % samples/s with one codec for all traffic, and +17.3 % and
 +12.7 % with the hybrid, on up to 192 V100. Layout, batch, rates and message types are unknown. The script varies each
-of them and prints the range of the gains. The last lines search for assumptions under which the published gains hold: a
-slower network, 32-bit messages, faster codecs. All numbers are predictions, not measurements.
+of these settings and prints the range of the gains. The last lines search for assumptions under which the published
+gains hold: a slower network, 32-bit messages, faster codecs. All numbers are predictions, not measurements.
 """
 
 import argparse

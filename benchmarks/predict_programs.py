@@ -142,7 +142,10 @@ def predict(row: dict[str, str], directory: Path) -> Outcome:
 
 @contextmanager
 def without_family(family: str, outcomes: Sequence[Outcome]) -> Iterator[None]:
-    """Fit the slowdown of a family's program on the other families of this program. Without others, remove it."""
+    """Fit the slowdown of a family's program on other families of the program.
+
+    Without other families, remove the slowdown.
+    """
     name = next(outcome.program for outcome in outcomes if outcome.row["family"] == family)
     others = [each for each in outcomes if each.program == name and each.row["family"] != family]
     properties = read_table()[name]

@@ -5,9 +5,9 @@
 The runs of benchmarks/published/training.csv are split by source. The constants of hpcbench/predict/constants.py that
 are marked "chosen" were set by hand on one half and are tested on the other half. No constant was fitted to the
 targets, which are the times of arXiv 2205.05198 (table 5), and the speeds of arXiv 2104.04473 (table 1) and of
-Megatron-Core's H100 table. However, the properties of their programs (overlap, blocking messages) were set with
-knowledge of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every
-N-th run, and `--rows` prints all runs.
+Megatron-Core's H100 table. However, the properties of the programs (overlap, blocking messages) were set with knowledge
+of these rows. Assumptions about unpublished settings are printed below each table. `--every N` selects every N-th run,
+and `--rows` prints all runs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FSDP, MEGATRON_DEEPSPEED = load_program("llm-foundry"), load_program("deepspeed"
 MEGATRON_2021, MEGATRON_2022 = load_program("megatron-2021"), load_program("megatron-2022")
 MEGATRON_CORE = load_program("megatron-core")
 ONE_BUCKET = 25e3
-"""Message size in megabytes of a reduction after the backward pass."""
+"""Message size of a reduction after the backward pass, in megabytes."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Source:
     per_node: int
     node_gbit: float
     note: str = ""
-    """Part of the row's note."""
+    """Text that the note of a row must contain."""
     zero: int = 0
     row_gpu: str = ""
 
@@ -206,7 +206,7 @@ def errors_of(source: Source, every: int, show: bool) -> Iterator[float]:
 
 
 def summary(errors: list[float]) -> str:
-    """Format mean and largest error, and the signed median, in percent."""
+    """Format the mean and largest error, and the signed median, in percent."""
     if not errors:
         return "no rows"
     sizes = [abs(error) * 100 for error in errors]
@@ -215,7 +215,7 @@ def summary(errors: list[float]) -> str:
 
 
 def table_5(a100: Machine, models: int) -> list[float]:
-    """Predict the step time in seconds, with full recomputation and with the method of the paper."""
+    """Predict the step time in seconds: with full recomputation, and with the paper's method."""
     errors = []
     for name, layers, hidden, heads, pp, chunks, micro, batch, full, selective in TABLE_5[:models]:
         for recompute, measured in (("full", full), ("selective", selective)):
@@ -243,10 +243,10 @@ def table_5(a100: Machine, models: int) -> list[float]:
 def speeds(
     machine: Machine, rows: tuple[tuple[str, int, int, int, int, int, int, int, float], ...], program: TrainingProgram
 ) -> list[float]:
-    """Return the errors of the TFLOP/s per GPU.
+    """Return the relative errors of the predicted TFLOP/s per GPU.
 
-    The sources do not state the micro-batch size, so the best one that fits in memory is used. Megatron-Core's chunks
-    contain one layer.
+    The sources do not state the micro-batch size, so the fastest size that fits in memory is used. Megatron-Core's
+    chunks contain one layer.
     """
     core, errors = program is MEGATRON_CORE, []
     vocab, seq_len, recompute = (131072, 4096, "none") if core else (51200, 2048, "full")

@@ -20,18 +20,21 @@ from hpcbench.doctor.mpi import mpiexec
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ("hpcbench", "kernels", "benchmarks", "studies", "templates", "sites", "pyproject.toml")
-"""Files that a result depends on. Other uncommitted changes, such as the result itself, do not mark it as dirty."""
+"""Files on which a result depends.
+
+Other uncommitted changes, such as the result itself, do not mark the revision as dirty.
+"""
 
 
 def provenance(script: Path, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Return command, revision and machine of this run.
+    """Return the command, revision and machine of this run.
 
     Parameters
     ----------
     script
-        File of the running program. Its arguments are taken from this process.
+        File of the running program. The program's arguments are taken from this process.
     packages
-        Further distributions whose versions are included.
+        Additional packages whose versions are included.
     """
     name = script.resolve().relative_to(ROOT).as_posix()
     return {
@@ -59,7 +62,7 @@ def revision() -> str:
 
 
 def machine(packages: Sequence[str] = ()) -> str:
-    """Describe the process's cores, the processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
+    """Describe this process's cores, the processor, memory, GPUs, kernel, and versions of Python, MPI and packages."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     parts = [f"{cores} core{'s' * (cores > 1)} of {find_cpu_model()}", f"{memory:.0f} GiB", *gpus()]

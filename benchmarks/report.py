@@ -4,8 +4,8 @@
                                 [--tiny]
 
 The submissions contain 10 cells with 5 schemes each, and enough repeats to reach the number of logs. `hpcbench report`
-and grep run alternately as separate commands, with one process each. All files are in the page cache, and the minimum
-over the turns is reported. Memory is the peak resident memory that the system reports at the end.
+and grep run alternately as separate commands, with one process each. All files are in the page cache. The minimum time
+over the turns is printed. Memory is the peak resident memory that the system reports when the command ends.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Cost:
 
 
 def runs(logs: int) -> list[Planted]:
-    """Make the runs. Their step times vary as in real runs."""
+    """Make runs whose step times vary as in real runs."""
     draw = random.Random(logs)
     repeats = range(1, logs // (CELLS * len(SCHEMES)) + 1)
     return [
@@ -61,7 +61,7 @@ def runs(logs: int) -> list[Planted]:
 
 
 def cost(command: list[str]) -> Cost:
-    """Run a command, and check that it succeeds and prints something."""
+    """Run a command, and check that it succeeds and prints some output."""
     with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -76,7 +76,7 @@ def cost(command: list[str]) -> Cost:
 
 
 def least(turns: list[Cost]) -> Cost:
-    """Return the shortest turn, with the peak memory over all turns."""
+    """Return the times of the shortest turn, and the peak memory over all turns."""
     shortest = min(turns, key=lambda turn: turn.wall)
     return Cost(shortest.wall, shortest.processor, max(turn.memory for turn in turns))
 

@@ -2,29 +2,29 @@
 
     python benchmarks/report_statistics.py [--studies 6000] [--pairs 3 5 10] [--front-pairs 5 8 10] [--seed 1] [--tiny]
 
-A study consists of a baseline and four schemes. The noise shared by a pair (machine, seed) has a standard deviation of
-10 % in speed and 0.02 in loss. Each run adds 1 % and 0.004. The margins are 1 % of speed and of loss. There are four
-kinds of truth: all schemes equal the baseline; all are at the margin; all are 5 % faster with a loss that is 0.1 worse;
-or all schemes differ. The noise is normal; heavy-tailed (Student's t with 3 degrees of freedom, same deviation); or per
-step, where the speed is the mean of 100 correlated steps (AR(1), 0.8).
+A study consists of a baseline and four schemes. The noise that a pair shares (machine, seed) has a standard deviation
+of 10 % in speed and 0.02 in loss. The noise of each run adds 1 % and 0.004. The margins are 1 % of speed and of loss.
+There are four kinds of truth: all schemes equal the baseline; all are at the margin; all are 5 % faster with a loss
+that is 0.1 worse; or all schemes differ. The noise is normal; heavy-tailed (Student's t with 3 degrees of freedom, same
+deviation); or per step, where the speed is the mean of 100 correlated steps (AR(1), 0.8).
 
 The first tables show how many complete reports contain a false finding (see `benchmarks/simulated/reports.py`).
 
 cover: fraction of the 95 % intervals that contain the truth. false: studies in which any scheme received a wrong
-verdict. right: schemes that received the correct verdict. At the margin no verdict is correct. One speed and one loss
+verdict. right: schemes that received the correct verdict. At the margin, no verdict is correct. One speed and one loss
 of the mixed truth are at the margin.
 
-A second table compares schemes with each other. Two are equal (10 % faster than the baseline, with the same loss), one
-is dominated (5 % faster, same loss), and one is on the Pareto front with the equal schemes (15 % faster, loss 0.1
-worse). The table counts the studies in which the report calls the dominated scheme dominated by an equal scheme, an
-equal scheme dominated by any scheme, or any of the three nondominated schemes dominated.
+A second table compares schemes with each other. Two schemes are equal (10 % faster than the baseline, with the same
+loss), one is dominated (5 % faster, same loss), and one is on the Pareto front with the equal schemes (15 % faster,
+loss 0.1 worse). The table counts the studies in which the report calls the dominated scheme dominated by an equal
+scheme, an equal scheme dominated by any scheme, or any of the three nondominated schemes dominated.
 
-A third table tests whether a codec pays compared with the control without a codec, whose algorithm is 5 % faster than
-the baseline. Three schemes with a codec are as fast as the control, and the fourth is 5 % faster. The table counts the
-studies in which the report finds the fourth scheme, or any of the three, faster than the control.
+A third table tests whether a codec is faster than the control, which has no codec but an algorithm that is 5 % faster
+than the baseline. Three schemes with a codec are as fast as the control, and the fourth is 5 % faster. The table counts
+the studies in which the report finds that the fourth scheme, or any of the other three, is faster than the control.
 
 A fourth table compares p-values and intervals with those of SciPy and statsmodels on the same values, if statsmodels is
-installed. The interval of a run's step time is in ``series_interval.py``.
+installed. ``series_interval.py`` tests the interval of a run's step time.
 """
 
 import argparse
@@ -62,10 +62,9 @@ RIVALS: list[Effect] = [(2 * LARGE[0], 0.0), (2 * LARGE[0], 0.0), (LARGE[0], 0.0
 GAINS: list[Effect] = [*[(LARGE[0], 0.0)] * 4, (2 * LARGE[0], 0.0)]
 """The control without a codec, three codecs without a gain over the control, and one with a gain."""
 FOUND, CALLED = 95.0, 5.0
-"""Minimum percentage of studies in which the dominated scheme is called dominated, and maximum percentage for any other
-scheme."""
+"""Percentage of studies that call a scheme dominated: minimum for the dominated scheme, maximum for the others."""
 ENOUGH = 8
-"""Smallest number of pairs at which the first percentage is required."""
+"""Smallest number of pairs for which the minimum percentage is required."""
 
 
 @dataclass
@@ -79,7 +78,7 @@ class Count:
     false: int = 0
 
     def shares(self) -> tuple[float, float, float]:
-        """Format the percentages of covering intervals, false verdicts per study, and right schemes."""
+        """Format the percentages of covering intervals, of studies with a false verdict, and of correct verdicts."""
         return (
             100 * self.covered / self.schemes,
             100 * self.false / self.studies,
@@ -185,7 +184,10 @@ def gains(options: argparse.Namespace) -> tuple[Table, str]:
 
 
 def peers(options: argparse.Namespace) -> Table:
-    """Compute the largest relative difference from SciPy and statsmodels. Without statsmodels, return a dash."""
+    """Compute the largest relative difference from the results of SciPy and statsmodels.
+
+    Without statsmodels, return a dash.
+    """
     rng = random.Random(options.seed)
     sizes = [rng.randint(2, 30) for _ in range(options.samples)]
     samples = [[rng.gauss(rng.choice((0, 0.5, 3)), 1) for _ in range(size)] for size in sizes]

@@ -6,7 +6,7 @@ Steps follow an AR(1) process with a correlation of 0 to 0.95. The noise is norm
 occasional slow steps.
 
 given: fraction of the runs with an interval. cover: fraction of these 95 % intervals that contain the mean. untrue:
-fraction of all runs whose interval does not contain the mean. width: mean width of the intervals, relative to Student's
+fraction of all runs that have an interval without the mean. width: mean width of the intervals, relative to Student's
 interval of the same number of independent steps.
 """
 
@@ -28,7 +28,7 @@ from hpcbench.report.significance import student_t_quantile
 STEPS = (20, 50, 200, 600)
 CORRELATIONS = (0.0, 0.5, 0.9, 0.95)
 _SETTLING = 100
-"""Steps before the first step, to reach the stationary distribution."""
+"""Steps that are discarded before the first step, to reach the stationary distribution."""
 
 
 def normal(rng: random.Random) -> float:
@@ -53,7 +53,7 @@ def steps(rng: random.Random, n: int, correlation: float, noise: Callable[[rando
 
 
 def coverage(series: int, seed: int, noise: str, n: int, correlation: float) -> tuple[float, float, float, float]:
-    """Return the fractions of runs with an interval, covered and untrue, and the mean relative width."""
+    """Return the columns `given`, `cover`, `untrue` and `width`."""
     rng = random.Random(f"{seed} {noise} {n} {correlation}")
     intervals = [compute_series_interval(steps(rng, n, correlation, NOISES[noise])) for _ in range(series)]
     bounds = [(each.low, each.high) for each in intervals if each.low is not None and each.high is not None]

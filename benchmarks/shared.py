@@ -51,7 +51,7 @@ def make_table(
 
 
 def write_results(path: Path | None, script: Path, content: dict[str, Any]) -> None:
-    """Write results with their provenance to a JSON file, if one is given."""
+    """Write results with their provenance to a JSON file, if a path is given."""
     if path is not None:
         document = {"provenance": provenance(script), **content}
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -3,9 +3,9 @@
     python benchmarks/slow_programs.py [PROGRAM...] [--repeats N] [--out DIR] [--json DIR] [--tiny]
 
 Each rank is a virtual host behind a link of 100 Mbit/s. ddp and fsdp: four ranks train a small GPT with DDP and FSDP2.
-They run without hpcbench, with its algorithm alone, with bf16, with int8, and with automatically chosen int8. systems:
-two ranks with DDP, compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1 and 3, compared with
-communication_data_type (needs hpcbench[frameworks]). The default is ddp and fsdp.
+They run without hpcbench, with hpcbench's algorithm alone, with bf16, with int8, and with int8 where the automatic
+choice selects int8. systems: two ranks with DDP, compared with PyTorch's own hooks. deepspeed: two ranks with ZeRO 1
+and 3, compared with communication_data_type (needs hpcbench[frameworks]). The default is ddp and fsdp.
 
 Requires Linux, root or user namespaces, iproute2, and hpcbench[torch,local]. The exit status is 2 if a requirement is
 missing.

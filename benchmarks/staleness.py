@@ -3,9 +3,9 @@
     hpcbench submit studies/staleness.yaml --site sites/virtual-hosts.yaml --out results/staleness --wait
     python benchmarks/staleness.py results/staleness [--json FILE] [--tiny]
 
-The output is the table `synchrony` of `hpcbench report`, with the provenance above it. It compares synchronization
-methods with the synchronous reference, in pairs of runs with the same seed and scheme.
-With ``--tiny`` it first submits a few short runs of the study.
+The output is the table `synchrony` of `hpcbench report`, with the provenance above it. The table compares
+synchronization methods with the synchronous reference, in pairs of runs with the same seed and scheme. With ``--tiny``,
+the script first submits a few short runs of the study.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TINY = (
     "train.sync: [all-reduce, all-reduce, all-reduce, asp], "
     "layout.pp: [2, 2, 1, 1], layout.dp: [1, 1, 2, 2]}]",
 )
-"""A pipeline and two replicas, synchronous and asynchronous."""
+"""Settings for a pipeline and for two replicas, synchronous and asynchronous."""
 
 
 def submit(settings: Sequence[str], directory: Path) -> None:

@@ -1,13 +1,13 @@
-"""Recompute speeds and verdicts of stored reports from the figures of each run in their JSON documents.
+"""Recompute the speeds and verdicts of stored reports from the numbers of each run in the JSON documents.
 
     python benchmarks/stored_reports.py [REPORT.json ...]
 
 The logs of these studies are not stored. A document contains the mean step time of each run (`time.step`), and the
 run's work, losses, traffic and environment. For each cell, the script recomputes the comparison, the answer and the
-notes. It replaces them in the document and in the text file next to the document (`table.txt` for `report.json`,
-otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are copied from
-the document: the comparison at equal time, and whether the loss was still falling. Without arguments the script updates
-the demo with its figure, and `results/reference/studies`.
+notes. The script replaces these parts in the document, and in the text file next to the document (`table.txt` for
+`report.json`, otherwise the same name). All other tables are unchanged. Two results need the loss of every step and are
+copied from the document: the comparison at equal time, and whether the loss was still falling. Without arguments, the
+script updates the demo, with its figure, and `results/reference/studies`.
 """
 
 import argparse
@@ -51,21 +51,21 @@ OF_RUN = (
     *("step_seconds", "step_seconds_median", "step_seconds_p95", "samples_per_s", "tokens_per_s"),
     *("tokens_per_s_per_rank", "model_flops_per_rank", "hardware_flops_per_rank"),
 )
-"""Figures of a run that depend on its step time."""
+"""Report quantities of a run that depend on the run's step time."""
 OF_SCHEME = re.compile(
     r"step_seconds.*|samples_per_s|tokens_per_s.*|(model|hardware)_flops_per_rank|speed.*|verdict|kind|beaten_by|weaknesses"
 )
-"""Figures of a scheme that depend on its step time."""
+"""Report quantities of a scheme that depend on the scheme's step time."""
 AT_EQUAL_TIME = "loss_in_time"
 DIGITS = 12
 ROUNDING = 10.0 ** (2 - DIGITS)
-"""Relative difference that rounding to this number of digits explains."""
+"""Relative difference that rounding to this number of digits can cause."""
 _SIZE = re.compile(r" ([0-9.]+) ([KMB]) parameters")
 _SCALE = re.compile(r"a model that guesses has a loss of ([0-9.]+), .* each byte occurs(?: has a loss of)? ([0-9.]+)\.")
 
 
 def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]) -> Measures:
-    """Return the figures of a stored run, with speeds computed from its mean step time."""
+    """Return the report quantities of a stored run, with speeds computed from the mean step time."""
     settings, last, count = stored["settings"], stored["planned_steps"], stored["throughput_steps"]
     log = RunLog(Path(stored["log"]))
     for k in range(last - count + 1, last + 1):
@@ -114,7 +114,7 @@ def measured(stored: dict[str, Any], study: str, site: str, cell: dict[str, Any]
 def at_equal_time(stored: dict[str, Any]) -> LossFinding | None:
     """Return the stored comparison of a scheme at equal time: its interval, without a conclusion.
 
-    Its pairs are not stored, so the comparison is excluded from the multiplicity correction.
+    The pairs are not stored, so the comparison is excluded from the multiplicity correction.
     """
     interval = stored[f"{AT_EQUAL_TIME}_difference"]
     if interval is None:
@@ -185,7 +185,7 @@ def spliced(text: str, chapters: Iterator[tuple[str, str]]) -> str:
 
 
 def recompute(path: Path) -> None:
-    """Write a stored report again."""
+    """Rewrite a stored report."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     beside = path.with_name("table.txt" if path.name == "report.json" else f"{path.stem}.txt")
     for document in stored["submissions"]:
@@ -217,7 +217,7 @@ def draw_demo(path: Path) -> None:
 
 
 def round_figures(value: Any) -> Any:
-    """Round all figures. The last digits differ from machine to machine."""
+    """Round all numbers, because the last digits differ between machines."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
@@ -226,7 +226,7 @@ def round_figures(value: Any) -> Any:
 
 
 def main() -> int:
-    """Recompute the reports that the command line names, and return the exit status."""
+    """Recompute the reports given on the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT.json")
     reports = parser.parse_args().reports

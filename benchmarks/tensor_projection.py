@@ -6,8 +6,8 @@
 The step time is the time of the matrix products at a fraction of peak speed, plus the communication time of each grid
 axis: the bytes of the closed forms divided by the link bandwidth, plus a latency per call. Nothing overlaps. Nodes are
 filled in rank order. A line of ranks within a node uses NVLink. A line that spans several nodes has one stream into and
-out of each node, as in a ring. Lines that span nodes at the same time share the node's network. The last lines repeat
-this with an equal link for every GPU, as in the cost models of the papers.
+out of each node, as in a ring. If several lines span nodes at the same time, they share the network of the node. The
+last rows of the output assume an equal link for every GPU, as in the cost models of the papers.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Machine:
     peak: float = 125e12
     """Operations per second of a GPU, fp16 with tensor cores (NVIDIA V100 SXM2 data sheet)."""
     nvlink: float = 75e9
-    """Bandwidth from a GPU to the others of its node, in bytes/s: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
+    """Bandwidth from a GPU to the other GPUs of its node, in bytes/s: 3 bricks of 25 GB/s (IBM AC922 data sheet)."""
     network: float = 12.5e9
     """Bandwidth of a node in one direction, in bytes/s: EDR InfiniBand, 100 Gbit/s (data sheet)."""
     per_node: int = 4
@@ -49,7 +49,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """A model and a step (assumed)."""
+    """Assumed size of the model and of a step."""
 
     hidden: int
     layers: int
@@ -65,13 +65,13 @@ class Work:
 
 
 def compute_seconds(work: Work, machine: Machine, ranks: int) -> float:
-    """Return the time of the matrix products of all blocks and of attention in seconds, forward and backward."""
+    """Return the time of all matrix products in blocks and attention in seconds, forward and backward."""
     sizes = {"layers": work.layers, "hidden": work.hidden, "vocab": 0, "seq_len": work.seq}
     return work.batch * flops.count_model_flops(**sizes) / ranks / (machine.peak * work.efficiency)
 
 
 def time_line(grid: Grid, axes: Axes, nbytes: float, calls: int, machine: Machine) -> float:
-    """Return the time in seconds to send each rank's bytes along lines, over the slowest link."""
+    """Return the time in seconds to send each rank's bytes along the grid's lines, over the slowest link."""
     size = grid.count(axes)
     nodes = {
         len({rank // machine.per_node for rank in range(grid.ranks) if grid.index(rank, grid.others(axes)) == line})
@@ -91,7 +91,7 @@ def _block(work: Work) -> Model:
 
 
 def step_seconds(mode: str, ranks: int, depth: int, work: Work, machine: Machine) -> dict[str, float]:
-    """Return the time of computation and of each axis in seconds, from the traffic of a block's four products."""
+    """Return the time of computation and of each axis in seconds, given the traffic of a block's four products."""
     grid = make_grid(mode, ranks, depth)
     seconds = {"compute": compute_seconds(work, machine, ranks)}
     if mode == "1d":

@@ -3,13 +3,13 @@
     python benchmarks/tensor_scaling.py [--rates 1gbit ...] [--repeats N] [--json FILE] [--set KEY=VALUE ...] [--tiny]
 
 The runs are defined in studies/tensor-scaling.yaml. With four or more ranks, each virtual host (hpcbench.testing.hosts)
-runs two ranks, otherwise one. Their links are limited to each rate; `none` means no limit. All runs with the same
-number of ranks train one after another in the same processes, repeat by repeat, with schemes in rotated order. A row
-contains the median of the repeats, followed by minimum and maximum. The average step time is defined as in the papers:
-the time of the forward and backward pass per sample, in seconds. Efficiency is the time on one rank, divided by the
-number of ranks times the time on these ranks. Batches are constant for strong scaling, and grow for weak scaling. The
-ranks share the cores of this machine, so efficiency only compares the modes. Bytes are the bytes sent per rank and
-step.
+runs two ranks, otherwise one. The links between hosts are limited to each rate in turn (`none`: no limit). All runs
+with the same number of ranks train one after the other in the same processes, repeat by repeat, with the schemes in
+rotated order. A row contains the median of the repeats, followed by minimum and maximum. The average step time is
+defined as in the papers: the time of the forward and backward pass per sample, in seconds. Efficiency is the time on
+one rank, divided by the product of the number of ranks and their time. The batch is constant for strong scaling and
+grows for weak scaling. The ranks share the cores of this machine, so efficiency only compares the modes. Bytes are the
+bytes sent per rank and step.
 
 Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
@@ -40,13 +40,13 @@ TINY = (
     "matrix.zip=[{layout.tp: [1, 4, 4], layout.tensor: [1d, 1d, 2d], train.global_batch: [4, 4, 4], "
     "train.micro_batch: [4, 4, 4]}]",
 )
-"""A few runs on one and on four ranks. Every start of the ranks takes seconds."""
+"""A few runs, on one and on four ranks, because every start of the ranks takes seconds."""
 Found = list[dict[str, Any]]
 """One dict per run, with its ranks, mode, batch and rate."""
 
 
 def measure(runs: Sequence[dict[str, Any]], rates: Sequence[str | None]) -> Found:
-    """Train all runs at all rates. Start the ranks once for each number of ranks."""
+    """Train all runs at all rates, and start the processes only once for each number of ranks."""
     measured: Found = []
     for ranks in sorted({run["ranks"] for run in runs}):
         each = 2 if ranks > 2 else 1

@@ -6,9 +6,9 @@
 The ranks run on virtual hosts (hpcbench.testing.hosts), by default on four hosts with two ranks each. At each link
 rate, `hpcbench bench network` measures the links. `hpcbench bench collectives` then measures every codec alternately
 with the library's call (blocking or nonblocking, whichever is faster), and once more with automatic choice. The ideal
-time is the minimum time to send a hierarchical all-reduce's bytes over each host's link. TCP, IP and Ethernet headers
-take 4.6 % of the link. If ranks share a core, the cost of a codec's call limits the number of slices that hide its
-work. With one rank per core (--hosts 2 --ranks 1) only the link matters.
+time is the minimum time to send the bytes of a hierarchical all-reduce over the link of each host. TCP, IP and Ethernet
+headers take 4.6 % of the link. If ranks share a core, the cost per codec call limits the number of slices with which
+the codec's work is hidden. With one rank per core (--hosts 2 --ranks 1), only the link matters.
 
 Requires Linux, root or user namespaces, iproute2, a C compiler, and hpcbench[train,local]. The exit status is 2 if a
 requirement is missing.
@@ -88,7 +88,10 @@ def _encoded_bytes(row: dict[str, Any], topology: Topology) -> int:
 
 
 def largest(rate: str, most: str, topology: Topology) -> str:
-    """Return the largest size that the library handles in time: `most`, a quarter of `most`, and so on."""
+    """Return the largest size that the library handles in time.
+
+    Candidates are `most`, a quarter of `most`, and so on.
+    """
     size = int(most.removesuffix("M"))
     while size > 1 and ideal_seconds(size << 20, 1.0, rate, topology) > SLOWEST / 2:
         size //= 4

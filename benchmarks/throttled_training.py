@@ -6,12 +6,12 @@
 
 A small GPT trains on virtual hosts whose links are limited (hpcbench.testing.hosts). The parts are `shared` (eight
 ranks that share the cores, dp x tp x pp), `own` (two ranks with one core each), `tensor` (tensor parallelism across the
-link), and `curve` (over the number of tokens per replica and step). By default, all parts are measured. In each repeat,
-all schemes run one after another in the same processes, in rotated order and with the same seed, and are compared in
-pairs. A table without a limit is measured as well, to separate the effects of link and processors.
+link), and `curve` (speed against the number of tokens per replica and step). By default, all parts are measured. In
+each repeat, all schemes run one after the other in the same processes, in rotated order and with the same seed, and are
+compared in pairs. Runs without a limit are measured as well, to separate the effects of link and processors.
 
 With --out, each part is stored in DIR/throttled-training-PART.json after every repeat. An interrupted measurement
-resumes from this file. The output is written next to the file, and the curve also as .svg and .png. The names include
+resumes from this file. The output is written next to this file, and the curve also as .svg and .png. File names include
 the precision if it is not the default (--set train.precision=bf16).
 
 Requires Linux, root or user namespaces, iproute2, and hpcbench[train,local,report]. The exit status is 2 if a

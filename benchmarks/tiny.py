@@ -1,4 +1,4 @@
-"""Short form of a benchmark for tests, with the same entry point and output but fewer measurements."""
+"""Option `--tiny`, with which tests run a benchmark with the same entry point and output but fewer measurements."""
 
 import argparse
 from typing import Any

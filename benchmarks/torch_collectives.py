@@ -4,15 +4,16 @@
                                            [--ranks 4] [--modes ...] [--keep-memory] [--json FILE] [--tiny]
 
 At rate none, the ranks are processes on this machine. At other rates, each rank is a virtual host behind a limited link
-(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are taken from the slowest rank. Each
+(hpcbench.testing.hosts: needs Linux, root or user namespaces, iproute2). Times are those of the slowest rank. Each
 repeat measures all modes on the same values, in a different order. Ratios to plain gloo are paired by repeat, with 95 %
 intervals. A target is met or missed only if the whole interval is on one side of the target. A target for "the slowest"
-is met only if all of its rows meet it.
+is met only if all rows to which it applies meet it.
 
 Modes: `interposed` inspects calls and forwards them; `no codec` is hpcbench's algorithm alone; codecs have their own
 names; `auto int8` may forward a call to gloo; `fp16 hook` and `PowerSGD hook` are DDP's hooks, on a bucket of the same
 size. In each reduction, gloo allocates memory for a copy of the vector. The C library returns this memory to the system
-in some modes and not in others. With --keep-memory, it never does. The exit status is 2 if a requirement is missing.
+in some modes but not in others. With --keep-memory, the memory is never returned. The exit status is 2 if a requirement
+is missing.
 """
 
 import argparse
@@ -110,7 +111,7 @@ Calls = dict[str, Callable[[], None]]
 def operations(nbytes: int) -> tuple[Calls, Callable[[], None]]:
     """Return the calls on vectors of a size, and a function that restores the vectors.
 
-    After a lossy mode, a lossless codec would compress the values better.
+    If the vectors were not restored, a lossless codec would compress them better after a lossy mode.
     """
     ranks = dist.get_world_size()
     full_vector, part = torch.randn(nbytes // 4), torch.randn(nbytes // 4 // ranks)
@@ -163,7 +164,7 @@ def seconds(call: Callable[[], None], count: int) -> float:
 
 
 class Kernels(Protocol):
-    """Replacement of PyTorch's kernels."""
+    """Context in which other kernels replace PyTorch's kernels."""
 
     def install(self) -> None:
         """Register the kernels."""
@@ -179,7 +180,7 @@ def in_mode(
     count: int,
     renew: Callable[[], None] = lambda: None,
 ) -> float:
-    """Return the time of a call in a mode in seconds, on new values."""
+    """Return the time in seconds of a call in one mode, on new values."""
     kernels = installed.get(mode)
     renew()
     if kernels is None:
@@ -213,7 +214,7 @@ def measure(operation: str, nbytes: int, modes: list[str], repeats: int) -> dict
 
 
 class HandedOn:
-    """Kernel in Python that only forwards an all-reduce, the lower bound for any kernel in Python."""
+    """Python kernel that only forwards an all-reduce, which is the lower bound for Python kernels."""
 
     def install(self) -> None:
         """Register the kernel."""

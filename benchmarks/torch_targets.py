@@ -56,7 +56,7 @@ def targets(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _more(alone: dict[str, list[float]], mode: str) -> Interval:
-    """Return the additional microseconds of a call compared with a plain call."""
+    """Return the additional time of a call compared with a plain call, in microseconds."""
     return paired_difference([1e6 * s for s in alone[mode]], [1e6 * s for s in alone[PLAIN]])
 
 

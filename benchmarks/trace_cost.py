@@ -1,4 +1,4 @@
-"""Measure the cost of a trace: alternating steps with and without a recorder, and the checks without a recorder.
+"""Measure the cost of a trace: time alternating steps with and without a recorder, and the checks for a recorder.
 
     python benchmarks/trace_cost.py [--ranks 2] [--hidden 128] [--turns 40] [--json FILE] [--tiny]
 

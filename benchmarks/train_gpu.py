@@ -4,7 +4,7 @@
                                    [--tiny]
 
 The model is gpt2-small on the text of Python's standard library (benchmarks/train_gpu.yaml), on the GPUs of this
-machine. Ranks share GPUs if there are too few. This tests the code path but not the network. `--set layout.tp=2`
+machine. Ranks share GPUs if there are too few. Shared GPUs test the code path, but not the network. `--set layout.tp=2`
 changes the layout. `--device cpu --set model=gpt-tiny` runs the same training on the CPU to compare losses. Logs are
 kept in DIR. Exit status: 0 if all runs completed, 1 if some did not, 2 without a GPU or CuPy.
 """
@@ -45,7 +45,7 @@ COLUMNS = ("scheme", "loss", "ms a step", "samples/s", "wire/message", "exposed 
 
 
 def schemes() -> list[str]:
-    """List all presets. Presets that take a number are given a value."""
+    """List all presets. A value is filled in for presets that take a number."""
     return [name.format(**NUMBERS) for name in presets.schemes()]
 
 

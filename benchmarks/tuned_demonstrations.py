@@ -1,17 +1,16 @@
-"""Compare the choices of `hpcbench tune` with complete tables, which it does not see, by real runs on this machine.
+"""Compare the choices of `hpcbench tune` with complete tables of real runs, which the tuner does not see.
 
     python benchmarks/tuned_demonstrations.py [CASE ...] [--most 24] [--repeats 5] [--work DIR] [--out DIR] [--dry-run]
     python benchmarks/tuned_demonstrations.py --tiny
 
 A case is a study on a site: training over links of 100 Mbit/s (`slow`) and 1 Gbit/s (`faster`), tensor parallelism over
-a link (`tensor`), shared memory (`shared`), and an unchanged DDP script (`program`). First the tuner searches. Then a
+a link (`tensor`), shared memory (`shared`), and an unchanged DDP script (`program`). First, the tuner searches. Then, a
 study measures a table of the baseline and the `--most` candidates with the shortest predicted time. `on front`: no
-scheme in the table is faster at the same or a lower loss. `excess`: time of the chosen scheme over that of the fastest
-scheme in the table whose loss is within the budget.
+scheme in the table is faster at the same or a lower loss. `excess`: additional time of the chosen scheme, relative to
+the fastest scheme in the table whose loss is within the budget.
 
-Each step resumes after an interruption: repeat the command. The result of each case is stored as DIR/CASE.json.
---dry-run and --tiny show the plan of each search and the size of each table, and run nothing. Other measurements need a
-quiet machine.
+After an interruption, repeat the command to resume. The result of each case is stored as DIR/CASE.json. --dry-run and
+--tiny only show the plan of each search and the size of each table. Real measurements need an otherwise idle machine.
 Needs Linux, root or user namespaces, iproute2, and hpcbench[train,local].
 """
 
@@ -76,7 +75,7 @@ def write_site(case: Demonstration, directory: Path) -> str:
 
 
 def tune(case: Demonstration, site: str, directory: Path, max_runs: int, *, dry_run: bool) -> dict[str, Any]:
-    """Search as a user does, and return the content of the result."""
+    """Search with the command that users run, and return the content of the result."""
     result = directory / ("plan.json" if dry_run else "search/tuned.json")
     command = [sys.executable, "-m", "hpcbench", "tune", str(ROOT / case.study), f"--loss-budget={BUDGET}"]
     command += [f"--max-runs={max_runs}", f"--site={site}", f"--out={directory / 'search'}"]
@@ -87,7 +86,7 @@ def tune(case: Demonstration, site: str, directory: Path, max_runs: int, *, dry_
 
 
 def list_schemes(tuned: Mapping[str, Any], most: int) -> dict[str, str | None]:
-    """Return the schemes of the table without the baseline: names, and definitions of those that are not presets."""
+    """Return the schemes of the table except the baseline: names, and definitions of schemes that are not presets."""
     ranked = sorted(tuned["candidates"], key=lambda each: each["seconds"])
     chosen = None if tuned["choice"] is None else tuned["choice"]["scheme"]
     schemes: dict[str, str | None] = {}

@@ -2,15 +2,16 @@
 
     python benchmarks/tuner.py [--landscapes 1000] [--others 250] [--max-runs 8 12 20] [--tiny]
 
-`benchmarks/simulated/landscapes.py` defines the landscapes and the noise of runs. The usual noise with 12 runs has
-`--landscapes` landscapes; other rows have `--others` landscapes, and are left out if it is 0. Columns:
+`benchmarks/simulated/landscapes.py` defines the landscapes and the noise of runs. The row with the usual noise and 12
+runs covers `--landscapes` landscapes. Other rows cover `--others` landscapes, and are left out if this number is 0.
+Columns:
 
 within 2 %: searches whose scheme is at most 2 % slower than the fastest scheme within the loss budget (1 %). cleared:
 as above, but compared with the fastest scheme that uses at most 0.7 of the budget, because a few runs cannot resolve a
 loss that is closer to the budget. broken: searches whose scheme exceeds the budget. both: searches within 2 % whose
 scheme keeps the budget. confirmed: searches whose scheme the tuner calls significantly faster. false: confirmed
-searches whose scheme is slower than the baseline or exceeds the budget. runs: with one run to estimate losses.
-schemes: mean number of schemes per landscape.
+searches whose scheme is slower than the baseline or exceeds the budget. runs: number of runs, including one run to
+estimate losses. schemes: mean number of schemes per landscape.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from hpcbench.console import show_table
 NOISES = {"quiet": Noise(own_time=0.005, own_loss=0.0008), "usual": Noise(), "noisy": Noise(0.03, 0.15, own_loss=0.003)}
 BUDGET, CLEARED = 0.01, 0.7
 FIRST_SEED = 7_000_000
-"""First seed of a landscape. The rules were developed with seeds below 1,001,000 and from 5,000,000 to 5,003,300."""
+"""Seed of the first landscape. The rules were developed with seeds below 1,001,000 and from 5,000,000 to 5,003,300."""
 USUAL_RUNS = 12
 
 

@@ -3,9 +3,9 @@
     python benchmarks/where_it_pays.py [--nodes 64] [--tokens 4194304] [--plot FILE.svg] [--json FILE] [--tiny]
 
 arXiv 2103.00543 predicted more than 200 setups of data-parallel training; compression was faster in 6 of them. This
-script answers the same question for current models and machines. A cell is a model with its layout on one kind of GPU
-and network. Its baseline sends 16-bit messages through the vendor's collectives. The first figure is the gain of the
-fastest scheme. The second figure is the bandwidth of a node in Gbit/s below which that scheme pays.
+script answers the same question for current models and machines. A cell is a model, with its layout, on one kind of GPU
+and network. The baseline of a cell sends 16-bit messages through the vendor's collectives. The first number in a cell
+is the gain of the fastest scheme. The second number is the bandwidth of a node in Gbit/s below which that scheme pays.
 
 Assumptions: 8 GPUs per node, speeds of links and matrix products from data sheets and published measurements, one batch
 size for all models, a network without other traffic, and assumed codec speeds. Losses are not considered. All numbers
@@ -45,7 +45,7 @@ LAYOUTS: dict[str, dict[str, int]] = {
 GPUS = {"V100": "NVIDIA V100-SXM2", "A100": "NVIDIA A100", "H100": "NVIDIA H100", "H200": "NVIDIA H200"}
 GBIT = (25, 100, 400, 1600, 3200)
 PAYS = 0.03
-"""Gain from which compression is worth trying."""
+"""Smallest gain for which compression is worth trying."""
 MODEL_PARALLEL = ("TP", "PP")
 
 

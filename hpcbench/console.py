@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNBOUND = 160
-"""Table width in columns without a terminal."""
+"""Table width in columns if the output is not a terminal."""
 
 
 def columns() -> int | None:
@@ -25,7 +25,7 @@ def show_table(table: "Table", unbound: int = UNBOUND) -> None:
     table
         The table to print.
     unbound
-        Table width in columns without a terminal.
+        Table width in columns if the output is not a terminal.
     """
     from rich.console import Console
 

@@ -57,7 +57,7 @@ def place_labels(
     named
         Labeled points of each axes.
     bars
-        Ends of lines, in data coordinates of all axes. Labels cover a line only if no other position is free.
+        End points of lines, in the data coordinates of all axes. Labels cover a line only if no other position is free.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox

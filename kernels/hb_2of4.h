@@ -1,5 +1,5 @@
-// Structured sparsity: the two values of largest magnitude of each 4 in order, and their two positions of 2 bits each,
-// the first one lowest. If magnitudes are equal, the earlier value is kept. NaN counts as larger than infinity.
+// Structured sparsity: of each 4 values, the two of largest magnitude are sent in order, with two positions of 2 bits
+// each, the first one lowest. If magnitudes are equal, the earlier value is kept. NaN counts as larger than infinity.
 //   wire: the kept values in their own type; then the positions, 4 bits for each 4 values, the earlier ones in the low
 //   half of a byte. A short last group is filled with zeros.
 #pragma once

@@ -17,8 +17,8 @@
 //   Elements are 0 if s is 0. A block with an infinity or NaN has s = NaN and elements 0, does not contribute
 //   to a, and decodes as NaN.
 //   wire: elements, two per byte; a for each 1024 values; s for each block
-// Elements and s are rounded to nearest, ties to even. Elements have their sign in the highest bit, and keep that of 0.
-// Each part of the wire but the last is followed by zeros up to a multiple of 4 bytes.
+// Elements and s are rounded to nearest, ties to even. The highest bit of an element is its sign, which is kept even
+// for 0. Each part of the wire except the last is padded with zeros to a multiple of 4 bytes.
 #pragma once
 #include "hb_float.h"
 

@@ -1,7 +1,7 @@
 // Casts with a common power of two for each 128 values (microscaling formats use 32). The largest value of a block is
 // scaled to just below the type's maximum, so small gradients keep their mantissas.
-//   wire: the codes, one after another, and zeros up to a multiple of 4 bytes; then one byte per block, k + 127. The
-//   values are code * 2^k
+//   wire: the codes in order, and zeros up to a multiple of 4 bytes; then one byte per block, k + 127. The values are
+//   code * 2^k
 // bf16 has the exponents of float32 and needs no scale: its wire is the codes alone.
 #pragma once
 #include "hb_float.h"

@@ -6,8 +6,8 @@
 #define HB_MAGNITUDE 0x7fffffffu
 #define HB_NAN 0x7fc00000u
 
-// A type with E exponent bits and M mantissa bits. FINITE: it has no infinity; the highest code is NaN, and values that
-// would be infinite become NaN (E4M3 of the OCP 8-bit floating point specification).
+// A type with E exponent bits and M mantissa bits. FINITE: the type has no infinity; the highest code is NaN, and
+// values that would be infinite become NaN (E4M3 of the OCP 8-bit floating point specification).
 template <int E, int M, bool FINITE = false> struct hb_small {
   static constexpr hb_u32 bias = (1u << (E - 1)) - 1u;
   static constexpr hb_u32 shift = 23 - M;
@@ -47,13 +47,13 @@ template <class T, class U> HB_FN U hb_small_special(U x, U r) {
   r = a > T::inf ? a * 0u + HB_NAN : r;
   return r | ((x >> T::sign) & 1u) << 31;
 }
-// Returns the exact magnitude of the low bits if it is finite.
+// Returns the exact magnitude that the low bits encode, if it is finite.
 template <class T, class U> HB_FN typename hb_lane<U>::F hb_small_magnitude(U x) {
   typedef hb_lane<U> L;
   const hb_u32 up = (254u - T::bias) << 23;  // 2^(127 - bias)
   return L::as_float((x & ((1u << T::sign) - 1u)) << T::shift) * L::as_float(x * 0u + up);
 }
-// Returns the exact value of the low bits as float32 bits.
+// Returns the exact value that the low bits encode, as float32 bits.
 template <class T, class U> HB_FN U hb_from_small(U x) {
   return hb_small_special<T>(x, hb_lane<U>::as_bits(hb_small_magnitude<T>(x)));
 }

@@ -5,8 +5,9 @@
 //   value                level(code) * maximum * r / (255 * top), top = level(K), K = 2^(bits - 1) - 1
 // Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k). Uneven levels
 // are closer together near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All levels are exact
-// in float32. Rounding is to the nearest level, or stochastic: away from 0 with a probability equal to the position of
-// the value in the gap. Correlated rounding is stochastic with an offset of the noise (hb_random.h): up, for both signs.
+// in float32. Rounding is to the nearest level, or stochastic: away from 0, with a probability equal to the value's
+// position in the gap between two levels. Correlated rounding is stochastic with an offset of the noise (hb_random.h):
+// up, for both signs.
 //   wire: codes in two's complement (4 bits: two per byte; 3 bits: the low 2 bits four per byte, then the high bits
 //   eight per byte; 2 bits: four per byte; the first code in the lowest bits), the maxima of the groups, then the
 //   scales of the blocks. Each part except the last is padded with zeros to a multiple of 4 bytes.
@@ -76,7 +77,7 @@ template <class U> HB_FN typename hb_lane<U>::F hb_group_inverse(typename hb_lan
 }
 
 // Number of thresholds between levels, starting with the I-th, that a magnitude exceeds. A threshold is the midpoint of
-// a gap, or the point at fraction u.
+// the gap between two levels, or the point at fraction u of the gap.
 template <class LEVELS, bool MIDDLE, int I, class U>
 HB_FN U hb_group_above(typename hb_lane<U>::F a, typename hb_lane<U>::F u, U k) {
   const float low = LEVELS::template at<I - 1>(), high = LEVELS::template at<I>();
@@ -102,7 +103,7 @@ template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>
   typedef hb_lane<U> L;
   U bits = L::as_bits(y), k = bits * 0u;
   noise = noise ^ ((0u - (bits >> 31)) & flip);
-  // 16 bits and a half: never 0 or 1, so that exact levels stay unchanged
+  // u is 16 random bits plus one half: never 0 or 1, so that exact levels stay unchanged
   typename L::F u = L::to_float((typename L::I)(noise * 2u + 1u)) * 0x1p-17f;
   typename L::F a = L::as_float(bits & HB_MAGNITUDE);
   if constexpr (LEVELS::even) {

@@ -18,7 +18,7 @@ struct hb_ops {
   uint64_t (*encode)(uint64_t param, uint32_t type, const void *x, uint64_t n, void *wire, float *residual,
                      uint64_t seed);
   // Decodes n values of `type` from wire_bytes bytes, stored as out_type, or added to `out` in that type. Returns 0, or
-  // 1 if the bytes are not a stream of n such values. On an error, `out` may contain values decoded before the fault.
+  // 1 if the bytes are not a stream of n such values. In this case, `out` may contain values decoded before the error.
   uint32_t (*decode)(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, uint64_t n, void *out,
                      uint32_t out_type, uint32_t add);
   // Encodes the float32 sum of the decoded wire and of `local`, both n values of `type`, to another wire. Returns the
@@ -27,8 +27,8 @@ struct hb_ops {
                                 const void *local, uint64_t n, void *out, uint64_t seed);
 };
 
-// A step of AdamW. keep: factor of weights that decay; factor: factor of the gradients, for clipping; take1, keep2,
-// take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
+// Parameters of a step of AdamW. keep: factor of weights that decay; factor: factor of the gradients, for clipping;
+// take1, keep2, take2: 1 - beta1, beta2 and 1 - beta2; grown: 1 / sqrt(1 - beta2^t); size: lr / (1 - beta1^t).
 struct hb_adamw {
   double keep, factor, take1, keep2, take2, grown, eps, size;
   const uint64_t *ends;  // ends of runs of elements, alternately without and with decay, up to the array's end
@@ -58,6 +58,7 @@ struct hb_kernels {
   const hb_halves *halves;
 };
 
-// Returns the best table for this processor (if name is null) or the named table, or null if it is not supported here.
+// Returns the named table, or the best table for this processor if name is null. Returns null if the named table is not
+// supported here.
 const hb_kernels *hb_kernels_for(const char *name);
 }

@@ -93,7 +93,7 @@ template <> struct hb_lane<hb_u32> {
     store16(p, a);
     store16(p + 2 * 1, b);
   }
-  // mask as one bit per lane, lane 0 lowest, and back
+  // converts a mask to one bit per lane, lane 0 lowest, and back
   static HB_FN hb_u32 bits(M mask) { return mask; }
   static HB_FN M mask(hb_u32 bits) { return bits & 1u; }
   static HB_FN hb_u32 top(hb_u32 x) { return x; }  // largest of the lanes
@@ -102,7 +102,7 @@ template <> struct hb_lane<hb_u32> {
     *p = x;
     return x != 0u;
   }
-  // The same, but only for the lanes that a mask selects.
+  // The same as `compress`, but for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M mask, hb_u32 x, hb_u32 *p) {
     store(p, x);
     return mask;

@@ -114,7 +114,7 @@ template <> struct hb_lane<hb_v> {
     sum = (hb_v)_mm256_permutevar8x32_epi32(a, _mm256_set1_epi32(7));
     return (hb_v)a;
   }
-  // 32 consecutive values to and from 4 vectors, whose lane l holds block l
+  // moves 32 consecutive values to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *from, F *f) {
     const float *p = (const float *)from;
     __m256 r[4];

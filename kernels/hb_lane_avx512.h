@@ -128,7 +128,7 @@ template <> struct hb_lane<hb_v> {
     sum = (hb_v)_mm512_permutexvar_epi32(_mm512_set1_epi32(15), a);
     return (hb_v)a;
   }
-  // 64 consecutive values to and from 4 vectors, whose lane l holds block l
+  // moves 64 consecutive values to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *from, F *f) {
     const float *p = (const float *)from;
     const hb_v low = {0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0};

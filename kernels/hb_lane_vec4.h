@@ -85,7 +85,7 @@ template <> struct hb_lane<hb_v> {
     }
     return mask;
   }
-  // The same, but only for the lanes that a mask selects.
+  // The same as `compress`, but for the lanes that a mask selects.
   static HB_FN hb_u32 pack(M m, hb_v x, hb_u32 *p) {
     hb_u32 mask = bits(m), n = 0;
     for (int i = 0; i < 4; i++) {
@@ -111,7 +111,7 @@ template <> struct hb_lane<hb_v> {
     sum = hb_v{x[3], x[3], x[3], x[3]};
     return x;
   }
-  // 16 consecutive values (loaded with any alignment) to and from 4 vectors, whose lane l holds block l
+  // moves 16 consecutive values (loaded with any alignment) to and from 4 vectors, whose lane l holds block l
   static HB_FN void load_blocks(const void *p, F *f) {
     F r[4];
     __builtin_memcpy(r, p, sizeof r);

@@ -15,9 +15,9 @@
 #define HB_MPC_BITMAP 32
 #define HB_MPC_SLACK 16  // number of words after the data that a vector load or store may access
 
-// Transposition as a butterfly: in each of 5 steps a word keeps half of its bits and takes the others from the word at
-// distance s. Steps of at least the vector length exchange words between vectors. Shorter steps exchange words between
-// lanes.
+// Transposition as a butterfly: in each of 5 steps, a word keeps half of its bits and takes the other half from the
+// word at distance s. Steps of at least the vector length exchange words between vectors. Shorter steps exchange words
+// between lanes.
 template <class U, int s> HB_FN void hb_mpc_between_vectors(U *a, hb_u32 m) {
   typedef hb_lane<U> L;
   for (int k = 0; k < 32 / HB_LANES; k++) {
@@ -55,14 +55,14 @@ template <class U> HB_FN void hb_mpc_transpose(U *a) {
 #endif
 }
 
-// Values of 32 bits, or two of 16 bits per word (HALVES).
+// Values of 32 bits, or of 16 bits with two per word (HALVES).
 template <class U, bool HALVES> struct hb_mpc_values {
   typedef hb_lane<U> L;
   static constexpr int BYTES = HALVES ? 2 : 4;
   static HB_FN U add(U a, U b) { return HALVES ? L::add16(a, b) : a + b; }
   static HB_FN U subtract(U a, U b) { return HALVES ? L::subtract16(a, b) : a - b; }
-  // Loads the 32 words that are transposed together from p. For halves, the first 32 values are low and the others
-  // high.
+  // Loads the 32 words that are transposed together from p. With HALVES, the first 32 values are the low halves of the
+  // words, the others the high halves.
   static HB_FN U load(const unsigned char *p, int k) {
     if (!HALVES) return L::load((const hb_u32 *)p + k * HB_LANES);
     return L::load16(p + 2 * k * HB_LANES) | L::load16(p + 64 + 2 * k * HB_LANES) << 16;
@@ -104,8 +104,8 @@ template <class U, bool HALVES> HB_FN hb_u32 hb_mpc_encode_chunk(const hb_u32 *v
   return (hb_u32)(next - coded) - HB_MPC_BITMAP;
 }
 
-// v[i] = t[i] + v[i-dim] for words; dim up to HB_LANES. Sums within a vector double in length at each step. Then the
-// last dim sums of the previous vector are added.
+// v[i] = t[i] + v[i-dim] for words; dim up to HB_LANES. Within a vector, each step doubles the number of summed values.
+// Then the last dim sums of the previous vector are added.
 template <class U, bool HALVES> HB_FN void hb_mpc_sums(const hb_u32 *t, int dim, hb_u32 *v) {
   typedef hb_lane<U> L;
   typedef hb_mpc_values<U, HALVES> values;
@@ -132,7 +132,7 @@ template <class U, bool HALVES> HB_FN void hb_mpc_decode_chunk(const hb_u32 *cod
   hb_u32 *t = memory + 32;
   for (int i = 0; i < 32; i++) memory[i] = 0;
   const hb_u32 *next = coded + HB_MPC_BITMAP;
-  // A separate pass, because expansions are slow when mixed with other work in AVX-512.
+  // This is a separate pass, because with AVX-512, expansions are slow if mixed with other work.
   for (int g = 0; g < 32; g++) {
     for (int i = 0; i < 32; i += HB_LANES) {
       hb_u32 mask = coded[g] >> i & (0xffffffffu >> (32 - HB_LANES));

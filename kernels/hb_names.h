@@ -1,8 +1,8 @@
-// Numbers of types and families. They are macros, because the GPU front end is compiled for one type and one family,
-// selected on the command line.
+// Numeric IDs of value types and codec families. The IDs are macros, because the GPU front end is compiled for one
+// type and one family, selected on the command line.
 #pragma once
 
-// Value types. HB_F64 and HB_BYTES (n bytes without addition) are supported only by lossless codecs.
+// Value types. Only lossless codecs support HB_F64 and HB_BYTES (n bytes without addition).
 #define HB_F32 0
 #define HB_F16 1
 #define HB_BF16 2
@@ -28,7 +28,7 @@
 #define HB_MX 15          // element HB_E..., plus scale rule << 8
 #define HB_NVFP4 16       // 0
 #define HB_FAMILIES 17
-// Bits 40 to 44 of a parameter may name a rotation (hb_rotate.h).
+// Bits 40 to 44 of a parameter may specify a rotation (hb_rotate.h).
 #define HB_STOCHASTIC (1ull << 32)
 #define HB_UNEVEN (1ull << 33)
 #define HB_CORRELATED (1ull << 34)  // only with HB_STOCHASTIC

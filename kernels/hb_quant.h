@@ -1,8 +1,8 @@
 // Integers of a few bits with one float32 scale for each block of B values, B a power of two from 32 to 1024:
 //   q = round(x / s), s = largest magnitude / M, M = 127 for 8 bits, 7 for 4 bits
 //   wire: the integers (for 4 bits two per byte, the first in the low half), zeros up to a multiple of 4 bytes, then
-//   the scales. Rounding is to the nearest, ties to even, or stochastic: up with the probability of the fraction.
-//   Correlated rounding is stochastic, with an offset of the noise (hb_random.h).
+//   the scales. Rounding is to the nearest integer, ties to even, or stochastic: up with a probability equal to the
+//   fraction. Correlated rounding is stochastic, with an offset of the noise (hb_random.h).
 // If a block contains an infinity or NaN, the scale is infinity. Infinities are coded as +-M; all other values are
 // coded as 0 and decode as NaN.
 #pragma once
@@ -29,7 +29,7 @@ template <class U> HB_FN U hb_quant_nearest(typename hb_lane<U>::F x, hb_quant q
 }
 template <hb_i32 M, class U> HB_FN U hb_quant_stochastic(typename hb_lane<U>::F x, hb_quant q, U random) {
   typedef hb_lane<U> L;
-  // 16 bits and a half: the sum with an integer of 7 bits is exact, so integers stay unchanged.
+  // The noise is 16 random bits plus one half. Its sum with an integer of 7 bits is exact, so integers stay unchanged.
   U noise = (random >> 16) * 2u + 1u;
   typename L::F y = x * q.before * q.inverse + L::to_float((typename L::I)noise) * 0x1p-17f;
   typename L::I i = L::to_int(y);

@@ -1,8 +1,9 @@
 // Rotations before a codec: y = H (s x) / sqrt(n) of each n consecutive values, n a power of two from 16 to 1024, H the
-// matrix of Hadamard in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier is spread over n
-// values, so it does not determine the scale of its block alone. Fewer than n values at the end are not rotated. Signs
-// are all 1, or bits of random words that sender and receiver know. The signs repeat after 1024 values. The order of
-// additions is fixed: steps of 1, 2, 4, ... values. A NaN of a sum becomes one quiet NaN.
+// Hadamard matrix in Sylvester's order, s signs. The inverse is s (H y) / sqrt(n). An outlier is spread over n values,
+// so it alone does not determine the scale of its block. If fewer than n values remain at the end, they are not
+// rotated. Signs are all 1, or bits of random words that are the same on sender and receiver. The signs repeat after
+// 1024 values. The order of additions is fixed: steps of 1, 2, 4, ... values. If a sum is NaN, it becomes one canonical
+// quiet NaN.
 #pragma once
 #include "hb_float.h"
 #include "hb_random.h"

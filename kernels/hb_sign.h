@@ -2,8 +2,8 @@
 // magnitude, which minimizes the squared error.
 //   wire: a word of 32 bits for each 32 values, bit i set for a negative value i; then the scales
 // Sums are rounded, so their order is part of the format. Lane l of L = min(B / 4, 32) holds the values 4l .. 4l + 3 of
-// each 4 L values. It adds the magnitudes of four as (0 + 1) + (2 + 3), and these sums in order. Then the lanes are
-// added by halves: l to l + L / 2, then L / 4, down to 1. A short last block is filled with zeros.
+// each 4 L values. A lane adds the magnitudes of four values as (0 + 1) + (2 + 3), and then adds these sums in order.
+// Then the lanes are added by halves: l to l + L / 2, then L / 4, down to 1. A short last block is filled with zeros.
 #pragma once
 #include "hb_float.h"
 

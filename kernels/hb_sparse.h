@@ -1,5 +1,5 @@
 // Sparse messages: selected records and their positions. A record is a value, or a row of values. Records are divided
-// into chunks that can be decoded separately, of 65536 values or one longer row.
+// into chunks that can be decoded separately. A chunk has 65536 values, or one longer row.
 //   wire: the start of each chunk except the first, as 64-bit words that count bytes after these words; the chunks; the
 //   values after the last whole row, unchanged
 //   chunk of m records: the number k of sent records, 32 bits; the sent records in order; zeros up to a multiple of 4
@@ -9,8 +9,9 @@
 //     grouped  k + m / 256 (rounded up) bits, in words of 32 bits: the j-th sent record, at position p, sets bit
 //              j + p / 256; then p modulo 256 of each sent record as a byte; zeros up to a multiple of 4 bytes
 //     places   16 bits for each position; zeros up to a multiple of 4 bytes
-// The grouped form is the code of Elias (1974) and Fano (1971) with a low part of one byte. It needs 9 bits per sent
-// record and 1/256 bit per record of the chunk. At a density of 1/100, a position contains 8.1 bits of information.
+// The grouped form is the code of Elias (1974) and Fano (1971) with a low part of one byte. The grouped form needs 9
+// bits per sent record and 1/256 bit per record of the chunk. At a density of 1/100, a position contains 8.1 bits of
+// information.
 #pragma once
 #include "hb_float.h"
 
@@ -56,11 +57,11 @@ HB_FN hb_count hb_topk_bytes(hb_count n, hb_count k, hb_count value_bytes) {
   return 8 * (chunks - 1) + 16 * chunks + hb_pad4(k * value_bytes) + hb_pad4(index);
 }
 
-// Selection of the k largest magnitudes by radix: the 31 bits of a magnitude minus one in three digits, the highest
-// first. The occurrences of each digit are counted, and values with higher digits than the last of the k are taken. The
-// third digit gives the magnitude of this last value, and how many values with the same magnitude are sent. Zeros, of
-// which there may be many, are not counted: if k exceeds the number of other values, the first zeros are sent. NaN is
-// larger than infinity in this order.
+// Radix selection of the k largest magnitudes: the 31 bits of a magnitude minus one are divided into three digits, the
+// highest first. The occurrences of each digit are counted, and values with a higher digit than the k-th largest are
+// sent. The third digit determines the magnitude of the k-th largest value, and how many values of this magnitude are
+// sent. Zeros are not counted, because there may be many. If k exceeds the number of other values, the first zeros are
+// sent. NaN is larger than infinity in this order.
 #define HB_DIGITS 3
 #define HB_DIGIT_BINS 2048
 HB_FN hb_u32 hb_digit_shift(int digit) { return 20u - 10u * (hb_u32)digit; }

@@ -29,7 +29,7 @@ template <int W, class U> HB_FN U hb_xpk_back(U y) { return y >> 1 | y << (W - 1
 // Returns whether a bitmap of the zeros saves space.
 HB_FN bool hb_xpk_is_sparse(hb_u32 n, hb_u32 zeros) { return 16u * zeros > n; }
 
-// Start position of run r of the sample. n is above HB_XPK_SAMPLE; otherwise the sample consists of all values.
+// Start position of run r of the sample, if n is above HB_XPK_SAMPLE. Otherwise, the sample consists of all values.
 HB_FN hb_u32 hb_xpk_run(hb_u32 n, hb_u32 r) { return (n - 32u) * r / 7u; }
 
 struct hb_xpk_plan {
@@ -37,7 +37,8 @@ struct hb_xpk_plan {
 };
 
 // The search for a plan considers a window of 64 exponents around the most frequent exponent of the sample. sum[i]:
-// number of sampled values before position i of the window. Positions up to HB_XPK_PAD outside of it have 0 or all.
+// number of sampled values before position i of the window. At positions up to HB_XPK_PAD outside of the window, sum is
+// 0 or the total.
 #define HB_XPK_WINDOW 64
 #define HB_XPK_BELOW 31  // positions of the window below the most frequent exponent
 #define HB_XPK_PAD 16

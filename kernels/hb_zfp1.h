@@ -1,8 +1,9 @@
 // ZFP fixed rate, one dimension, float32: a block of 4 values becomes mb = 4 * rate bits, 16 <= mb <= 128.
-// Written from the published format (LLNL zfp, mode "fixed rate"); the bits are those of libzfp for every block whose
-// largest magnitude is at least 2^-98 (below that libzfp's scale overflows to infinity, ours is applied in two steps).
+// Implemented from the published format (LLNL zfp, mode "fixed rate"). The bits equal those of libzfp for every block
+// whose largest magnitude is at least 2^-98. Below 2^-98, libzfp's scale overflows to infinity, whereas this code
+// applies the scale in two steps.
 //
-// One addition in code space that libzfp leaves unused: bit 0 clear with other bits set is a block that holds a NaN
+// One addition uses codes that libzfp leaves unused: if bit 0 is clear but other bits are set, the block contains a NaN
 // or an infinity. Bits 1..8 then hold a class of 2 bits for each value: 0 finite, 1 +Inf, 2 -Inf, 3 NaN. Infinities
 // keep their sign and position after decoding. Every other value of such a block decodes as NaN.
 #pragma once
@@ -120,7 +121,8 @@ HB_FN void hb_zfp1_encode_planes(const U (*c)[4], const U *e, hb_u32 mb, U (*o)[
     }
     word++;
   }
-  // The remaining planes are raw: the fixed-rate stream is a prefix of the unlimited one, so they are only shifted in.
+  // The remaining planes are raw: the fixed-rate stream is a prefix of the unlimited stream, so these planes are only
+  // shifted in.
   if (word == 1) {  // 17 <= pos <= 45
     for (; word <= NW && word < 4 && mb > (hb_u32)(32 * word - 15); word++)
       for (int g = 0; g < G; g++) {
@@ -163,7 +165,7 @@ HB_FN void hb_zfp1_encode(const typename hb_lane<U>::F (*f)[4], hb_u32 mb, U (*w
 }
 
 // ------------------------------------------------------------------------------------------------ decode
-// The 32 planes of a block in four words, 8 nibbles each; returns how many of the words may differ from 0.
+// Decodes the 32 planes of a block to four words of 8 nibbles; returns the number of words that may differ from 0.
 // in: NW + 3 words per group; the last 3 words, and all bits from mb on, are 0.
 template <class U, int NW, int G>
 HB_FN int hb_zfp1_decode_planes(const U (*in)[NW + 3], hb_u32 mb, U (*q)[4], const hb_zfp1_tables &t) {

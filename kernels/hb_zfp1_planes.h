@@ -72,7 +72,8 @@ template <class U> HB_FN void hb_unplanes(U q, int j, U *c) {
 }
 
 // Encodes the 8 planes q of each of G groups of blocks, appended at bit `fill` of lo:hi. They have 8 to 36 bits, so
-// fill <= 28 never overflows. A plane depends on the previous one; G groups in parallel keep the processor busy.
+// fill <= 28 never overflows. Each plane depends on the previous one, so G groups are processed in parallel to keep the
+// processor busy.
 template <class U, int G>
 HB_FN void hb_zfp1_encode_8(const U *q, U *n16, U *lo, U *hi, U *fill, const hb_zfp1_tables &t) {
   typedef hb_lane<U> L;
@@ -99,9 +100,9 @@ HB_FN void hb_zfp1_encode_8(const U *q, U *n16, U *lo, U *hi, U *fill, const hb_
 }
 
 // If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0 here,
-// so the scan continued to the last coefficient, `over` positions too far, and the following planes took 4 bits each.
-// This is detected from the highest bit of the planes, which is then that of a last coefficient, and from the end of
-// the reading.
+// so the scan has continued to the last coefficient, `over` positions too far, and the following planes have taken 4
+// bits each. This case is detected from the highest bit of the planes, which then belongs to a last coefficient, and
+// from the position at which reading ended.
 template <class U> HB_FN U hb_zfp1_end_scan(U q, U pos, hb_u32 mb) {
   typedef hb_lane<U> L;
   // Bit 0 belongs to a first coefficient. The bit below the highest is cleared, so rounding cannot reach the next power

@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """For `make test-long`, import only files with long tests.
 
-    Otherwise, each test process would import all 340 files.
+    Without this restriction, each test process would import all 340 files.
     """
     is_other = config.option.markexpr == "long" and collection_path.suffix == ".py"
     return True if is_other and not crowds.may_be_long(collection_path) else None
@@ -71,7 +71,7 @@ def rank_server() -> Iterator[RankServer]:
 def job_ranks() -> Iterator[RankServer]:
     """Server for ranks started by job scripts (see `RankServer.python`).
 
-    The tests that use it stay in their own crowds.
+    The tests that use this server stay in their own crowds.
     """
     server = RankServer()
     yield server

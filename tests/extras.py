@@ -90,7 +90,9 @@ def installed_by(page: Path) -> set[str]:
 
 
 def run_page(page: Path, directory: Path, variables: Mapping[str, str]) -> tuple[int, int]:
-    """Run a page's commands with only the packages that the page installs. Return the same numbers as `typed_pages`.
+    """Run a page's commands with only the packages that the page installs.
+
+    Return the numbers of commands and files, like `typed_pages`.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Place:
     name
         Name of the site.
     real
-        Whether ranks train on this machine's cores. Otherwise, stand-ins replace them.
+        Whether ranks train on this machine's cores. If not, stand-ins replace the ranks.
     site
         Fields of the site to change. ``a__b`` stands for ``a: {b: ...}``.
     fake
@@ -112,7 +112,7 @@ class Place:
         self.study.write_text(json.dumps({**STUDY, **changes}), encoding="utf-8")
 
     def acts(self, acts: dict[str, str]) -> None:
-        """Set the behavior of rank 0 by run ID: ok; stop once when asked to; hold until `go`; deaf; fail."""
+        """Set the behavior of rank 0 by run ID: ok, stop (once, when asked), hold (until `go`), deaf, or fail."""
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
     def go(self) -> None:

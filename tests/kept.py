@@ -27,8 +27,8 @@ def cache_file(key: Iterable[object], suffix: str, make: Callable[[Path], None])
     Parameters
     ----------
     make
-        Function that writes the file if it does not exist. Several processes may call it concurrently. No process sees
-        a partially written file.
+        Function that writes the file if it does not exist. Several processes may call the function concurrently. No
+        process sees a partially written file.
     """
     name = hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
     target = KEPT / f"{name}{suffix}"

@@ -1,9 +1,9 @@
 """Fixture ``need`` for tests of programs that `make test` cannot install everywhere. Such tests are skipped, or fail in
 CI.
 
-Programs of tools.py are hidden from tests without the fixture even if they are installed. A test that does not request
-the fixture therefore fails on every machine. For this purpose, directories on PATH are replaced with links to the
-directory or to a copy without the programs. The last line of a test run lists what was not tested, with the remedies.
+Programs listed in tools.py are hidden from tests without the fixture even if they are installed. A test that does not
+request the fixture therefore fails on every machine. For this purpose, each directory on PATH is replaced with a link
+to it, or to a copy without the programs. The last line of a test run lists what was not tested, with the remedies.
 """
 
 import os
@@ -18,7 +18,7 @@ from tools import TEST
 
 
 class Search:
-    """Replacement of the directories on PATH, with or without the programs of tools.py."""
+    """Replacement of the directories on PATH, with or without the programs listed in tools.py."""
 
     def __init__(self) -> None:
         self._before = os.environ["PATH"]
@@ -36,7 +36,7 @@ class Search:
         os.environ["PATH"] = os.pathsep.join(path)
 
     def show(self, complete: bool) -> None:
-        """Show all programs, or hide the programs of tools.py."""
+        """Show all programs, or hide the programs listed in tools.py."""
         if complete != self._complete:
             for link, targets in self._links.items():
                 link.unlink()

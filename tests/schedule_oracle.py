@@ -23,7 +23,7 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the first action to the end of the last one."""
+        """Seconds from the first action to the end of the last action."""
         return max((stage[-1].end for stage in self.stages if stage), default=0.0)
 
     @property
@@ -34,7 +34,7 @@ class Timeline:
 
 
 class StalledScheduleError(ValueError):
-    """Error of a schedule whose stages wait for each other forever."""
+    """Error raised for a schedule whose stages wait for each other forever."""
 
 
 def simulate(
@@ -48,7 +48,7 @@ def simulate(
 ) -> Timeline:
     """Simulate the stages. Each action starts as soon as its inputs have arrived and its stage is free.
 
-    As in the executor, sending is free for the sender, and a stage that waits for a message is blocked.
+    As in the executor, sending takes the sender no time, and a stage that waits for a message is blocked.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def simulate(
 
 
 def count_alive_by_formula(name: str, *, stage: int, stages: int, microbatches: int, chunks: int = 1) -> int:
-    """Return the result of `count_alive` for a schedule in closed form.
+    """Return, in closed form, the result of `count_alive` for a schedule.
 
     For stage r of p, m micro-batches and v chunks: ``m`` for GPipe and ``min(p - r, m)`` for 1F1B (arXiv 2104.04473,
-    section 2.2). The interleaved schedule keeps one more than the warm-up of Megatron-LM, ``min(2 (p - r - 1) + (v - 1)
-    p + 1, v m)``. On the first stage, this number is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv 2205.05198,
-    section 4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
+    section 2.2). The interleaved schedule keeps one micro-batch more than the warm-up of Megatron-LM, ``min(2 (p - r -
+    1) + (v - 1) p + 1, v m)``. On the first stage, this number is 1 + (p - 1)/(p v) times the p v chunks of 1F1B (arXiv
+    2205.05198, section 4.2.3). A pipeline without a flush keeps ``p - r``, regardless of the number of micro-batches.
     """
     counts = {
         "gpipe": microbatches,

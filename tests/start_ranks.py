@@ -80,7 +80,7 @@ def run_ranks(
         Server that forks the ranks. Without a server, or if the environment contains mpi4py settings, each rank starts
         a new interpreter.
     abort
-        Whether an exception on one rank ends all ranks. Otherwise, other ranks could wait for it forever.
+        Whether an exception on one rank ends all ranks. If not, other ranks could wait for the failed rank forever.
     """
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec next to the interpreter nor on PATH: pip install mpich"

@@ -1,4 +1,4 @@
-"""Tests of the command line: exit statuses, one-line errors for all arguments, and modules that it must not import."""
+"""Tests of the command line: exit statuses, one-line errors for all arguments, and modules not imported."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Test of `make demo` with two short runs, over a link between virtual hosts if possible, otherwise in memory."""
+"""Test of `make demo` with two short runs: over a link between virtual hosts if possible, otherwise in memory."""
 
 import os
 import subprocess

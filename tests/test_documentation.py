@@ -1,4 +1,4 @@
-"""Tests of the documentation: valid links, current generated pages, a site that builds, and a short first page."""
+"""Tests of the documentation: links, generated pages, the build of the site, and the length of the first page."""
 
 import ast
 import re
@@ -67,7 +67,10 @@ def test_pages_that_code_and_comments_name_are_there() -> None:
 
 
 def test_decisions_stay_short() -> None:
-    """The page is for decisions that concern several packages. Others belong to the line of code that they explain."""
+    """The page is for decisions that concern several packages.
+
+    Other decisions belong to the line of code that they explain.
+    """
     assert len((ROOT / "docs" / "decisions.md").read_bytes()) <= 25_000
 
 
@@ -116,7 +119,7 @@ def test_the_first_page_is_short() -> None:
 
 
 def without_subject(source: str) -> list[int]:
-    """Return the lines of docstrings, attribute docstrings and their entries that do not begin with a subject."""
+    """Return the line numbers of docstrings, and of entries within docstrings, that do not begin with a subject."""
     line_numbers = []
     for node in ast.walk(ast.parse(source)):
         if not (

@@ -1,4 +1,4 @@
-"""Tests from submission to report on this machine with real ranks, and of the states of failed runs."""
+"""Tests on this machine with real ranks, from submission to report, and of the states of failed runs."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def submit(folder: Path, schemes: str, *options: str, site: str = "local", steps
 
 
 def quick_site(folder: Path, server: RankServer) -> str:
-    """Write a site file for this machine whose ranks have imported all modules before they start."""
+    """Write a site file for this machine, whose ranks have imported all modules before they start."""
     site = (data_dir("sites") / "local.yaml").read_text()
     assert "python: auto" in site
     path = folder / "quick.yaml"

@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("hpcbench", "docs", "studies", "sites", "templates", "benchmarks", "README.md", "Makefile")
 ARGUMENT = r"\s+['\"]?[\w./<>=~-]+(?:\[[\w,]*\])?['\"]?"
 FROM_AN_INDEX = re.compile(rf"pip install(?:{ARGUMENT})*?\s+['\"]?hpcbench(?:\[[\w,]*\])?(?=['\"\s`,;:]|$)")
-"""`pip install` of a distribution named hpcbench, which is a different project in package indexes."""
+"""Pattern of `pip install hpcbench`, because package indexes contain a different project of this name."""
 
 
 def texts() -> list[Path]:
-    """Return all files with text for users."""
+    """Return all files that contain text for users."""
     roots = [ROOT / place for place in PLACES]
     files = [file for root in roots for file in (sorted(root.rglob("*")) if root.is_dir() else [root])]
     return [file for file in files if file.is_file() and file.suffix not in (".pyc", ".so", ".png", ".npz")]
@@ -61,7 +61,7 @@ def test_no_text_names_the_package_of_another_project() -> None:
 def test_newer_pythons_are_warned_of_and_older_ones_refused(
     tmp_path: Path, version: tuple[int, int], status: int, says: str
 ) -> None:
-    """The Makefile checks an interpreter that reports a fake version and creates no environment."""
+    """The Makefile checks an interpreter that reports a fake version, without creating an environment."""
     python = tmp_path / "python"
     claim = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0)"
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "{claim}; $2"\nexit 0\n')

@@ -1,4 +1,4 @@
-"""Tests that missing programs lead to skips with a remedy, and that every test of such programs uses `need`."""
+"""Tests that a missing program leads to skips that name the remedy, and that all tests of such programs use `need`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def lack(names: list[str], place: Path) -> str:
 
 
 def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run pytest with our plugins and without the suite's settings."""
+    """Run pytest with hpcbench's plugins, but without the settings of the test suite."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     path = os.pathsep.join(map(str, (TESTS, place)))
@@ -51,9 +51,9 @@ def run_pytest(place: Path, *arguments: str, **environment: str) -> "subprocess.
 
 @pytest.fixture
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Install a fake apt-get as the only program on PATH besides system programs.
+    """Put a fake apt-get first on PATH.
 
-    Return a function that lists its calls.
+    Return a function that lists the calls of apt-get.
     """
     calls = tmp_path / "calls"
     program = tmp_path / "bin" / "apt-get"
@@ -212,7 +212,7 @@ def pytest_runtest_logreport(report):
         with open(os.environ["ENDS"], "a") as out:
             print(json.dumps([report.nodeid, report.outcome, reason]), file=out)
 """
-"""A plugin that selects the tests with the fixture `need`, and ends each test at its first call of `need`."""
+"""A plugin that selects the tests with the fixture `need` and ends each test at its first call of `need`."""
 
 
 def find_users() -> list[Path]:
@@ -227,7 +227,7 @@ def find_users() -> list[Path]:
 
 
 def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
-    """Run the tests that use `need` without some programs. Return why each test was skipped."""
+    """With some programs missing, run the tests that use `need`. Return why each test was skipped."""
     (place / "only_needs.py").write_text(ONLY_NEEDS)
     ends = place / "ends"
     files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]

@@ -22,23 +22,26 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 SPACK = ROOT / "packaging" / "spack" / "spack_repo" / "hpcbench"
 CONDA = {"torch": "pytorch", "ml-dtypes": "ml_dtypes", "xxhash": "python-xxhash", "matplotlib": "matplotlib-base"}
-"""Names in conda-forge that differ from PyPI's."""
+"""Names on conda-forge that differ from the names on PyPI."""
 
 
 def needed(*extras: str) -> dict[str, str]:
-    """Return the version of each dependency of these extras, without ``>=``. No extras: of every installation."""
+    """Return the version of each dependency of these extras, without ``>=``.
+
+    Without extras, return the dependencies of every installation.
+    """
     lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     requirements = map(Requirement, lines or PROJECT["dependencies"])
     return {canonicalize_name(each.name): str(each.specifier) for each in requirements}
 
 
 class Recipe:
-    """Directives of a Spack recipe, which calls them in the body of its class."""
+    """Directives of a Spack recipe, recorded when the body of the recipe's class calls them."""
 
     def __init__(self, path: Path) -> None:
         self.whens: list[str] = []
         self.depends: dict[str, dict[str, str]] = {}
-        """Version of each dependency by its name, for each condition."""
+        """Versions of dependencies by name, for each condition."""
         self.types: dict[str, Any] = {}
         self.default: dict[str, Any] = {}
         self.words: dict[str, list[tuple[Any, ...]]] = {}
@@ -85,7 +88,7 @@ class Recipe:
 
 
 def in_spack(versions: dict[str, str]) -> dict[str, str]:
-    """Return dependencies as Spack names them. A version ``1.5`` includes 1.5.4, as ``>=1.5,<1.6`` does."""
+    """Convert dependencies to Spack's names. In Spack, version ``1.5`` includes 1.5.4, like ``>=1.5,<1.6``."""
     assert versions.get("submitit", "<1.6,>=1.5") == "<1.6,>=1.5"
     plain = {f"py-{name.replace('.', '-')}": version for name, version in versions.items() if name != "submitit"}
     assert all(version.startswith(">=") and "," not in version for version in plain.values())
@@ -94,7 +97,7 @@ def in_spack(versions: dict[str, str]) -> dict[str, str]:
 
 
 def in_conda(versions: dict[str, str]) -> set[str]:
-    """Return dependencies as conda-forge names them."""
+    """Convert dependencies to conda-forge's names."""
     ordered = {name: ",".join(sorted(version.split(","), reverse=True)) for name, version in versions.items()}
     return {
         f"{CONDA.get(name, name.replace('ruamel-yaml', 'ruamel.yaml'))} {version}" for name, version in ordered.items()

@@ -1,4 +1,4 @@
-"""Tests of hpcbench's revision: the checkout's revision, or the revision that an installed package was built from."""
+"""Tests of hpcbench's revision: the checkout's, or the revision from which an installed package was built."""
 
 import subprocess
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from hpcbench.versions import package_revision
 
 @pytest.fixture
 def package(tmp_path: Path, need: Callable[[str | None], None]) -> Path:
-    """A package inside a git checkout that does not track it, as in an environment inside a user's project."""
+    """A package that is inside a git checkout but not tracked, as in an environment inside a user's project."""
     need(explain_missing("git"))
     package = tmp_path / "site-packages" / "hpcbench"
     package.mkdir(parents=True)

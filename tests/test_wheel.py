@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long  # compiles all kernels again
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, need):
-    """A copy of the checkout with a new git history, because the checkout may have no history or another owner."""
+    """A copy of the checkout with a new git history, because the checkout may lack a history or have another owner."""
     need(explain_missing("git"))  # CMake asks git for the revision
     copy = tmp_path_factory.mktemp("source") / "hpcbench"
     left_out = {".git", ".venv", "build", "dist", "__pycache__"}
@@ -52,7 +52,10 @@ def revision(source):
 
 @pytest.fixture(scope="module")
 def dist(source):
-    """Directory of the sdist and the wheel. The kernels are optimized less, which halves the compilation time."""
+    """Directory of the sdist and the wheel.
+
+    The kernels are compiled with less optimization, which halves the compilation time.
+    """
     command = ["make", "-s", "-C", source, "dist", f"VENV={sys.prefix}"]
     done = subprocess.run(command, env=LESS_OPTIMIZED, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -70,7 +73,7 @@ def unpacked(tmp_path_factory, dist):
 
 
 def find_python(minor):
-    """Return a working Python 3.minor of PATH or pyenv, or None."""
+    """Return a working Python 3.minor from PATH or pyenv, or None."""
     name = f"python3.{minor}"
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for python in filter(None, [shutil.which(name), *sorted(pyenv.glob(f"versions/*/bin/{name}"))]):
@@ -89,9 +92,10 @@ def another_python():
 
 @pytest.fixture(scope="module")
 def environment(request, tmp_path_factory):
-    """A new environment with hpcbench's requirements. PyTorch, which is large, is included only for this Python.
+    """A new environment with hpcbench's requirements.
 
-    PyTorch is linked from the environment of the tests. hpcbench itself cannot be imported from there.
+    PyTorch is large, so it is linked from the environment of the tests, and only for this Python. hpcbench itself
+    cannot be imported from there.
     """
     path = tmp_path_factory.mktemp("environment")
     python = sys.executable if request.param == "this Python" else another_python()
@@ -159,7 +163,7 @@ def test_an_installed_package_checks_and_trains(environment, dist, revision, kin
 def run_in(unpacked, cwd, code):
     """Run code with the wheel instead of the checkout.
 
-    Module site is disabled, because it finds editable installations.
+    The module `site` is disabled, because it finds editable installations.
     """
     paths = [str(unpacked), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
     start = f"import sys; sys.path[:0] = {paths!r}; sys.argv = ['hpcbench']\n"

@@ -1,7 +1,7 @@
 """Programs that PyPI does not provide, the tests that need them, and their packages in Debian and Ubuntu.
 
-``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. It runs before the virtual
-environment exists. Elsewhere, tests that need a missing program are skipped (see needs.py).
+``python3 tests/tools.py build|test`` installs missing programs if permitted, as `make` does. The script runs before the
+virtual environment exists. If a program cannot be installed, the tests that need it are skipped (see needs.py).
 """
 
 import importlib.util
@@ -54,7 +54,7 @@ TEST = {
     "tc": Tool(_HOSTS, "iproute2"),
     "unshare": Tool("virtual hosts and containers", "util-linux"),
 }
-"""Programs that only tests with the fixture ``need`` can find."""
+"""Programs that are on PATH only for tests with the fixture ``need``."""
 _APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::http::Timeout=30")
 _INSTALL = ("install", "-y", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
@@ -62,7 +62,7 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def explain_missing(*programs: str) -> str | None:
-    """Return a line with the untested parts and the remedy if a program is missing, otherwise None."""
+    """If a program is missing, return a line that names the untested parts and the remedy, otherwise None."""
     missing = [name for name in programs if not is_installed(name)]
     if not missing:
         return None
@@ -71,7 +71,7 @@ def explain_missing(*programs: str) -> str | None:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a program exists, or a part of Python that Debian packages separately."""
+    """Return whether a program, or a part of Python that Debian packages separately, exists."""
     if name == "Python.h":
         return (Path(sysconfig.get_path("include")) / name).exists()
     if name == "ensurepip":
@@ -110,7 +110,7 @@ def install(packages: dict[str, None], policy: Path = _POLICY) -> None:
 
 
 def _run_apt(*arguments: str) -> str:
-    """Run apt-get. Return the last line of its error output, or an empty string on success."""
+    """Run apt-get. Return the last line of the error output, or an empty string on success."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         [*_APT, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"

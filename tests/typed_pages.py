@@ -1,4 +1,4 @@
-"""Commands on documentation pages. Each command is run, and must print the output on the page."""
+"""Commands on documentation pages. Each command is run and must print the output that the page shows."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 LONGEST = 1800.0
-"""Timeout of a command in seconds, for a busy machine."""
+"""Timeout of a command in seconds, which suffices on a busy machine."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -40,7 +40,7 @@ def typed(content: str) -> list[Typed]:
 
 
 def pattern(shown: list[str]) -> str:
-    """Return a pattern for the output. `...` matches anything, and a blank matches any number of blanks."""
+    """Return a pattern for the output. `...` matches anything, and a space matches any number of spaces."""
     lines = [r"(.*\n)*" if line == "..." else line_pattern(line) + r"\n" for line in shown]
     return "".join(lines)
 

@@ -1,6 +1,6 @@
 """``pytest -n N --once-more K`` repeats up to K tests that failed in parallel, each run alone at the end.
 
-A test that then passes is reported as unsteady, with its first output, and does not fail the run.
+A test that passes when repeated is reported as unsteady, with its first output, and does not fail the run.
 docs/decisions.md explains why.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 
 class OnceMore:
-    """The failed tests, and their results when run alone."""
+    """Plugin state: the failed tests, and their results when run alone."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -18,7 +18,7 @@ PLACES = [str(HERE / "standin"), str(HERE / "codecs")]
 
 
 def has_gpu() -> bool:
-    """Return whether CuPy finds a GPU. If so, the GPU tests run on the GPU, without the stand-in."""
+    """Return whether CuPy finds a GPU, in which case GPU tests run on it, without the stand-in."""
     try:
         device.cuda()
     except (ImportError, RuntimeError):

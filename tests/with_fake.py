@@ -1,6 +1,6 @@
 """Program that runs a command with a fake scheduler first on PATH: ``python tests/with_fake.py lsf -- COMMAND``.
 
-After the command, the program waits for the remaining jobs. It then stops the fake and all its processes.
+After the command, the program waits for the remaining jobs, and then stops the fake and all its processes.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Comparison of predictions with measurements: errors, order of schemes, bytes and memory."""
+"""Comparison of predictions with measurements: errors, the order of schemes, bytes, and memory."""
 
 import statistics
 from collections import Counter
@@ -42,14 +42,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Order:
-    """Two schemes of a study."""
+    """Counts of pairs of schemes whose order was predicted."""
 
     pairs: int
     distinct: int
-    """Pairs that the measurement separates, because all repeats of one scheme are faster than all repeats of the
-    other."""
+    """Pairs that the measurement separates: all repeats of one scheme are faster than all repeats of the other."""
     right: int
-    """Pairs of `distinct` whose order was predicted correctly."""
+    """Distinct pairs whose order was predicted correctly."""
 
 
 def order(cells: Sequence[Cell]) -> Order:
@@ -66,7 +65,7 @@ def order(cells: Sequence[Cell]) -> Order:
 
 
 def summary(errors: Iterable[float]) -> str:
-    """Format mean and largest error, and the signed median, in percent."""
+    """Format the mean and largest error, and the signed median, in percent."""
     values = list(errors)
     sizes = [abs(error) * 100 for error in values]
     middle = 100 * statistics.median(values)
@@ -74,7 +73,10 @@ def summary(errors: Iterable[float]) -> str:
 
 
 def drift(now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> str:
-    """Compare the times of the same runs in two measurements, which limits the accuracy of any prediction."""
+    """Compare the times of the same runs in two measurements.
+
+    The difference between the two measurements limits the accuracy of any prediction.
+    """
     ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(now, before, strict=True)]
     return (
         f"the same runs took {statistics.mean(ratios):.2f} times as long as before in the mean, "

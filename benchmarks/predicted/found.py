@@ -1,6 +1,6 @@
-"""Measurements for comparison with predictions, and the directory that stores them.
+"""Measurements with which predictions are compared, and the directory that stores them.
 
-A changed model can be compared with stored measurements without a cluster.
+Stored measurements allow comparisons with a changed model without a cluster.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Trace the memory of each rank through a step: ``mpiexec ... python memory_worker.py DIRECTORY``.
 
 The directory contains run files. For each file, rank 0 prints a JSON line with the peak of every rank in bytes. Each
-tensor storage is counted once while anything refers to it. NumPy arrays are counted by their memory.
+tensor storage is counted once while anything refers to it. NumPy arrays are counted by the memory that NumPy allocates.
 """
 
 import json
@@ -39,7 +39,7 @@ class Trace(TorchDispatchMode):
         return result
 
     def see(self, values: Any) -> None:
-        """Count the storages of these tensors and of all other live tensors."""
+        """Add the storages of these tensors to the live storages, and update the peak."""
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 storage = value.untyped_storage()
@@ -50,7 +50,7 @@ class Trace(TorchDispatchMode):
         self.peak = max(self.peak, tensors + max(tracemalloc.get_traced_memory()[0] - self._apart, 0))
 
     def begin(self) -> None:
-        """Record the memory that Python currently holds as the offset."""
+        """Record the current memory of Python as an offset."""
         domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
         held = sum(item.size for item in tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename"))
         self._apart, self.peak = tracemalloc.get_traced_memory()[0] - held, 0

@@ -1,4 +1,7 @@
-"""The ten predicted and measured studies. All use eight ranks on four hosts, with different layouts and rates."""
+"""The ten studies that are predicted and measured.
+
+All studies use eight ranks on four hosts, with different layouts and rates.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +24,7 @@ SHAPE = Shape(4, 2)
 
 @dataclass(frozen=True)
 class Study:
-    """Schemes of one layout on links of one rate."""
+    """Schemes with the same layout, on links with the same rate."""
 
     name: str
     rate: str
@@ -37,9 +40,9 @@ def _study(rate: str, dp: int, tp: int, pp: int, *settings: str) -> Study:
 
 
 CALIBRATION = _study("200mbit", 8, 1, 1, "train.zero=0", "train.overlap=false")
-"""Study of the earlier run. No other study uses its layout or rate.
+"""Study of the earlier run. No other study uses the layout or rate of this study.
 
-Its communication does not overlap computation, so the time of its passes is pure computation.
+Communication does not overlap with computation in this study, so the time of passes is pure computation.
 """
 STUDIES = (
     _study("100mbit", 8, 1, 1),

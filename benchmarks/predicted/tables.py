@@ -1,7 +1,7 @@
-"""Measurements of this machine that predictions need.
+"""Measurements of this machine, which predictions use.
 
-They cover layers and products on a core that ranks share, links and codecs of the hosts, and the processor time of
-messages.
+The measurements cover layers and matrix products on a core that ranks share, the links and codecs of the hosts, and the
+processor time of messages.
 """
 
 import json
@@ -25,7 +25,7 @@ CODECS = ("bf16", "int8", "zfp:8", "zfp:16")
 def measure(
     hosts: Hosts, shape: Shape, directory: Path, rates: Sequence[str], *, tiny: bool
 ) -> measured_tables.MeasuredTables:
-    """Write the tables of `hpcbench bench` to a directory, and read them.
+    """Write the tables of `hpcbench bench` to a directory, and return them.
 
     Links are measured at each rate and without a limit.
     """
@@ -62,7 +62,7 @@ def of_rate(rate: str) -> str:
 
 
 def links(directory: Path, rates: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read the table of each measured rate. Older measurements contain none."""
+    """Read the link table of each measured rate. Older measurements contain no tables by rate."""
     files = {rate: directory / (measured_tables.NETWORK if rate == TRIAL else of_rate(rate)) for rate in rates}
     return {rate: json.loads(file.read_text(encoding="utf-8")) for rate, file in files.items() if file.is_file()}
 

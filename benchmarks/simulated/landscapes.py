@@ -1,7 +1,8 @@
-"""Synthetic landscapes for the tuner: schemes with true times and losses, predictions of them, and noisy runs.
+"""Synthetic landscapes for the tuner: schemes with true times and losses, predictions, and noisy runs.
 
-A landscape has 1 to 4 dimensions with exposed traffic, and six codecs for each. The true times and losses of the
-dimensions add up. Each scheme deviates by 0.2 % in time. Prediction errors are drawn per dimension and codec.
+A landscape has 1 to 4 dimensions with exposed traffic, and six codecs for each. True times and losses are sums over the
+dimensions, except for a deviation of 0.2 % in the time of each scheme. Prediction errors are drawn per dimension and
+codec.
 """
 
 import itertools
@@ -18,10 +19,10 @@ from hpcbench.tune.standings import RaceRules, RunOutcome
 
 CODECS = {"none": (1.0, 0.0), "bf16": (0.5, 1.3e-6), "int8": (0.26, 5e-5), "zfp:8": (0.25, 3e-3)}
 CODECS |= {"int4": (0.14, 1e-2), "topk": (0.05, 0.6)}
-"""Wire bytes per byte, and mean squared error relative to Gaussian values."""
+"""Wire bytes per byte, and relative mean squared error for Gaussian values."""
 BASELINE = "none"
 CONTROLS = ("bf16", "int8")
-"""Codecs of the schemes with one codec for all traffic that each search runs, as ``hpcbench tune`` does."""
+"""Codecs that each search, like ``hpcbench tune``, also runs for all traffic."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Landscape:
     seconds: dict[str, float] = field(default_factory=dict)
     """True step time of each scheme, relative to the baseline."""
     losses: dict[str, float] = field(default_factory=dict)
-    """True increase of the loss of each scheme, as a fraction."""
+    """True relative increase of each scheme's loss."""
     options: dict[str, list[Option]] = field(default_factory=dict)
     """Predictions."""
 
@@ -70,9 +71,9 @@ def make_landscape(
     time_error
         Relative error of the predicted time that a codec saves in a dimension.
     loss_error
-        Standard deviation of the logarithm of predicted over true loss.
+        Standard deviation of log(predicted loss / true loss).
     own_error
-        Standard deviation of the part of a scheme's log time that its dimensions do not explain.
+        Standard deviation of the part of a scheme's log time that is not the sum over the dimensions.
     """
     draw = random.Random(seed)
     landscape = Landscape(seed)
@@ -135,7 +136,7 @@ class Found:
     schemes: int
     """Number of schemes in the landscape."""
     excess: float
-    """Relative excess of the chosen scheme's time over the best time within the budget."""
+    """Time of the chosen scheme relative to the best time within the budget, minus 1."""
     loss: float
     """True increase of the loss of the chosen scheme."""
     gains: bool

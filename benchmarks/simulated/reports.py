@@ -1,4 +1,4 @@
-"""Complete reports on studies with known truth: counts of reports with a false finding, and of each finding.
+"""Complete reports on studies with known truth: number of reports with a false finding, and of each kind of finding.
 
 A study has seven typical schemes: the baseline, the controls `identity` and `naive-bf16`, and four codecs.
 """
@@ -40,7 +40,7 @@ TRUTHS: dict[str, Sequence[Effect]] = {
     "gains of 1.05": [(0, 0), (0, 0), *[(math.log(1.05), 0)] * 5],
 }
 Draw = Callable[[random.Random, int], list[list[float]]]
-"""Function that draws the individual noise of each run, by scheme and repeat, in standard deviations."""
+"""Function that draws the noise of each run, by scheme and repeat, in standard deviations."""
 
 
 def independent(rng: random.Random, pairs: int) -> list[list[float]]:
@@ -54,7 +54,7 @@ def following(memory: float) -> Draw:
 
 
 def drifting(rng: random.Random, pairs: int) -> list[list[float]]:
-    """Draw runs, each one standard deviation slower than the previous run of the allocation, in rotated order."""
+    """Draw runs in rotated order, each one standard deviation slower than the previous run of the allocation."""
     count = len(SCHEMES)
     return [[rng.gauss(0, 1) - (k - pair) % count for pair in range(pairs)] for k in range(count)]
 
@@ -171,7 +171,7 @@ class FalseFindings:
 
     @property
     def shares(self) -> list[str]:
-        """Return the percentages of reports with a false speed, loss or finding between schemes, and with any."""
+        """Return percentages of reports with a false speed, loss, finding between schemes, or any of the three."""
         return [_percent(count, self.reports) for count in (self.speed, self.loss, self.others, self.some)]
 
 
@@ -207,7 +207,7 @@ def errors(options: argparse.Namespace) -> Table:
 
 
 def power(options: argparse.Namespace) -> Table:
-    """Count the findings of reports where compression pays."""
+    """Count the findings of reports on studies in which compression pays."""
     table = _table("whole report", "cells", "pairs", "faster", "no worse", "pays", "beats baseline")
     for truth in ("gains of 1.3 to 1.6", "gains of 1.05"):
         for cells, pairs in ((1, 3), (1, 5), (1, 8), (9, 3), (9, 5), (9, 8)):
@@ -230,12 +230,14 @@ def power(options: argparse.Namespace) -> Table:
 
 
 WAYS = "as the report advises, up to 30 pairs", "at 3, 5, 8, 12, 20 and 30 pairs", "after each repeat, 3 to 30 pairs"
-"""Procedures for reading a report repeatedly. The error rate that a report guarantees does not apply to the last
-procedure."""
+"""Procedures for reading a report repeatedly.
+
+The guaranteed error rate of a report does not hold for the last procedure.
+"""
 
 
 def peeking(options: argparse.Namespace) -> Table:
-    """Count reports with a false finding at any look. The studies have no true differences, and repeats are added."""
+    """Count reports with a false finding at any look, for growing studies without true differences."""
     table = _table("looks", "false: any", "mean pairs")
     for way in WAYS:
         rng = random.Random(f"{options.seed} {way}")
@@ -270,7 +272,7 @@ def _next(way: str, cells: Sequence[Cell], pairs: int) -> int | None:
 
 
 def spikes(options: argparse.Namespace) -> Table:
-    """Count results for schemes whose mean loss is at or beyond the margin because some runs fail."""
+    """Count results for schemes whose mean loss is at or beyond the margin because some runs have a worse loss."""
     table = _table("one run in", "worse by", "pairs", "no worse", "without remark", "after a failure")
     for chance, size in ((0.1, 0.25), (0.1, 0.5), (0.2, 0.25)):
         for pairs in (3, 5, 8, 12, 30):

@@ -9,7 +9,7 @@ from hpcbench.report.history.read import SubmissionSpeed
 def simulate_series(
     factors: Sequence[float], *, seed: int, runs: int = 3, daily: float = 0.01, noise: float = 0.005
 ) -> list[SubmissionSpeed]:
-    """Return one submission per day, with `runs` runs each. Element i of `factors` scales the true speed on day i.
+    """Return one submission of `runs` runs for each day. Element i of `factors` scales the true speed on day i.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Simulated studies with known truth, compared with the report's code."""
+"""Simulated studies with known truth, which the report's code compares."""
 
 import math
 import random
@@ -67,7 +67,7 @@ def planted(
     cell: dict[str, int] | None = None,
     repeat: int = 1,
 ) -> Measures:
-    """Return the measures of a completed run. The report derives the kind of scheme from the codec's name."""
+    """Return the measures of a completed run. The codec's name determines the kind of scheme in the report."""
     settings = {"scheme": {"default": codec, "rules": []}} if codec else {}
     ended = ResolvedState("completed")
     result = RunResult(
@@ -83,7 +83,7 @@ def nothing_measured() -> Measures:
 
 
 def study(rng: random.Random, noise: Noise, pairs: int, effects: Sequence[Effect], codecs: Sequence[str] = ()) -> Cell:
-    """Make a one-cell study for the report. The baseline's codec is the first."""
+    """Make a one-cell study for the report. The first codec is that of the baseline."""
     runs = []
     for pair in range(pairs):
         machine, seed = SHARED[0] * rng.gauss(0, 1), SHARED[1] * rng.gauss(0, 1)

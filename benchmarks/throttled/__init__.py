@@ -1,1 +1,1 @@
-"""Modules of throttled_training.py: the runs, their start, the comparison and the output."""
+"""Modules of throttled_training.py: runs, starting the ranks, comparison and output."""

@@ -16,7 +16,7 @@ Runs = dict[str, dict[int, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Column:
-    """All runs at one rate and one value of the other varied setting."""
+    """All runs at one rate and with one value of the other setting that varies."""
 
     rate: str | None
     """Rate of the links, or None without a limit."""
@@ -29,7 +29,7 @@ class Column:
         return f"at links of {self.rate}" if self.rate else "without a limit"
 
     def pairs(self, scheme: str, other: str, value: str = "samples_per_s") -> list[tuple[float, float]]:
-        """Yield the values of two schemes for each repeat with both."""
+        """Yield the values of two schemes for each repeat that contains both."""
         ours, two = self.runs[scheme], self.runs[other]
         return [(ours[k][value], two[k][value]) for k in sorted(ours.keys() & two.keys())]
 
@@ -47,16 +47,16 @@ class Row:
     speed: Interval
     """Speed relative to the baseline."""
     link: Interval | None
-    """Effect of the limit on the speed: the ratio with a limit over the ratio without a limit."""
+    """Effect of the limit: the relative speed with a limit divided by the relative speed without a limit."""
     wire: float | None
     """Bytes between hosts, relative to `identity`."""
     ideal: float | None
-    """Upper bound of the limit's effect, from the bytes alone."""
+    """Upper bound of the limit's effect on the speed, computed from the bytes alone."""
     exposed_s: float
     hidden_s: float
     """Exposed and hidden communication in seconds per step and rank."""
     loss: Interval
-    """Validation loss minus the baseline's."""
+    """Validation loss minus that of the baseline."""
 
 
 def columns(document: dict[str, Any]) -> list[Column]:
@@ -112,12 +112,12 @@ def rows(column: Column, free: Column | None, ranks: int) -> list[Row]:
 
 
 def between_hosts(run: dict[str, Any]) -> float:
-    """Return the number of bytes per step that left their host."""
+    """Return the number of bytes per step that were sent to another host."""
     return float(sum(dimension["network_bytes"] for dimension in run["traffic"].values()))
 
 
 def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
-    """Return the speed relative to the baseline with a limit, divided by the ratio without a limit, paired by repeat.
+    """Return the relative speed with a limit, divided by the relative speed without a limit, paired by repeat.
 
     The processor time that a codec costs or saves is the same in both ratios and cancels.
     """
@@ -132,7 +132,7 @@ def link_gain(limited: Column, free: Column, scheme: str) -> Interval:
 
 
 def share_of_link(limited: Column, free: Column) -> Interval:
-    """Return the fraction of time that the limit costs the baseline, paired by repeat."""
+    """Return the fraction of the baseline's time that is due to the limit, paired by repeat."""
     ours, two = limited.runs["baseline"], free.runs["baseline"]
     share_left = _ratio([(ours[k]["samples_per_s"], two[k]["samples_per_s"]) for k in sorted(ours)])
     low, high = (None if end is None else 1 - end for end in (share_left.high, share_left.low))
@@ -140,19 +140,19 @@ def share_of_link(limited: Column, free: Column) -> Interval:
 
 
 def ideal(limited: Column, free: Column, wire: float) -> float:
-    """Compute the gain for a limit that costs the baseline only the share `wire` of its actual cost."""
+    """Compute the gain if the limit cost only the fraction `wire` of what it costs the baseline."""
     return 1 / (1 - share_of_link(limited, free).estimate * (1 - wire))
 
 
 def beside(column: Column, control: str) -> dict[str, SpeedFinding]:
-    """Compare the speed of every other scheme with the control's. Correct the p-values for all schemes."""
+    """Compare the speed of every other scheme with that of the control. Correct the p-values for all schemes."""
     return compare_speeds(
         {scheme: column.pairs(scheme, control) for scheme in column.runs if scheme != control}, MARGIN
     )
 
 
 def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, SpeedFinding]]:
-    """Compare the schemes of each column, corrected for all columns together."""
+    """Compare the schemes of each column with the control. Correct the p-values for all columns together."""
     family = {
         (k, scheme): column.pairs(scheme, control)
         for k, column in enumerate(cells)

@@ -1,4 +1,7 @@
-"""Speed over the number of tokens per replica and step. More tokens need more computation, but not more gradients."""
+"""Speed against the number of tokens per replica and step.
+
+More tokens need more computation, but not more gradients.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +33,7 @@ def tokens(column: Column, document: dict[str, Any]) -> int:
 
 
 def lines(points: Sequence[Column]) -> dict[str, list[Column]]:
-    """Group the columns into a curve for each rate, by growing batch."""
+    """Group the columns into one curve for each rate, sorted by batch."""
     rates = dict.fromkeys(column.rate for column in points)
     return {
         rate or "no limit": sorted((c for c in points if c.rate == rate), key=lambda c: int(c.cell[BATCH]))
@@ -45,7 +48,7 @@ LEGEND = (
 
 
 def tables(points: Sequence[Column], document: dict[str, Any]) -> Iterable[Any]:
-    """Yield, for each rate, the speeds relative to the baseline and to the cast, and their significance."""
+    """Yield, for each rate, the speeds relative to the baseline and to the cast, with their significance."""
     for rate, points_of_rate in lines(points).items():
         sizes = [tokens(column, document) for column in points_of_rate]
         waits = [_waits(column, document["run"]["ranks"]) for column in points_of_rate]

@@ -1,4 +1,7 @@
-"""Measurement of one part. The ranks start once per repeat, and each start updates a file."""
+"""Measurement of one part of the throttled-link benchmark.
+
+The ranks start once per repeat, and each start updates a file.
+"""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +29,7 @@ def begin(
     shares: Sequence[float],
     rates: Sequence[str] | None,
 ) -> Document:
-    """Make a document without measurements. `rates` override those computed from `shares`."""
+    """Make a document without measurements. If given, `rates` replace the rates computed from `shares`."""
     first = runs[0]
     return {
         "provenance": provenance,
@@ -50,7 +53,7 @@ def resume(path: Path, fresh: Document) -> Document:
     Raises
     ------
     UserError
-        The file contains a different measurement, or was written by a different revision.
+        The file contains another measurement, or was written by another revision.
     """
     if not path.exists():
         return fresh
@@ -123,7 +126,7 @@ def measure(part: Part, runs: Sequence[dict[str, Any]], document: Document, path
 
 
 def rotated(part: Part, rates: Sequence[str], repeat: int) -> list[str | None]:
-    """Return the rates in the order of a repeat, including no limit if the part measures it."""
+    """Return the rates in the order of a repeat, including None if the part is also measured without a limit."""
     every = [*([None] if part.free else []), *rates]
     first = (repeat - 1) % len(every)
     return every[first:] + every[:first]

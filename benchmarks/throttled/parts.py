@@ -1,13 +1,13 @@
-"""The measured parts: layouts, each with its own settings of the study."""
+"""The parts of the benchmark: layouts, each with its own settings of the study."""
 
 from dataclasses import dataclass
 
 SHARES = (20.0, 50.0)
-"""Percentages of the baseline's time that the link costs. Rates are chosen accordingly."""
+"""Percentages of the baseline's time that the link should cost, from which the rates are computed."""
 FEW = "matrix.scheme=[baseline, identity, naive-bf16, naive-int8, zhybrid-16-8]"
 TINY_STEPS = ("train.steps=6", "train.warmup_steps=2", "train.seq_len=32", "train.eval_samples=4")
 TINY = (*TINY_STEPS, "repeats=2", "matrix.scheme=[baseline, identity, naive-int8]")
-"""Settings of a measurement that takes seconds. Its numbers are meaningless."""
+"""Settings of a measurement that takes only seconds, and whose numbers are meaningless."""
 
 
 def _two(dp: int, tp: int) -> tuple[str, ...]:
@@ -30,9 +30,9 @@ class Part:
     """``KEY=VALUE`` settings that override the study."""
     shares: tuple[float, ...] = SHARES
     free: bool = True
-    """Whether to also measure without a limit, to separate the link's share of a gain."""
+    """Whether to measure without a limit as well, to determine how much of a gain is due to the link."""
     tiny: tuple[str, ...] = ()
-    """Settings of the tiny form in addition to `TINY`."""
+    """Settings for `--tiny` in addition to `TINY`."""
 
 
 PARTS = {

@@ -36,7 +36,7 @@ def choose_rates(free: float, limited: float, shares: Sequence[float]) -> list[s
     Raises
     ------
     UserError
-        The trial's limit cost too little to measure.
+        The cost of the limit in the trial is too small to measure.
     """
     if limited < 1.05 * free:
         raise UserError(f"links of {TRIAL} cost the baseline less than 5 % of its time here: name rates with --rates")

@@ -82,7 +82,7 @@ def tables(columns_of_rates: list[Column], document: dict[str, Any]) -> Iterable
 
 
 def summary(rows_of_rates: dict[str | None, list[Row]]) -> Table:
-    """Make the table of speeds at all rates, and of the link's contribution to them."""
+    """Make the table of the speeds at all rates, and of the part of each speed that is due to the link."""
     table = Table(box=None, pad_edge=False)
     table.add_column("scheme")
     for rate in rows_of_rates:

@@ -1,4 +1,4 @@
-"""Start of the ranks on virtual hosts, and their results."""
+"""Functions that start ranks on virtual hosts and return their results."""
 
 import json
 import os
@@ -26,7 +26,7 @@ LONGEST = 1800.0
 
 
 def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> list[dict[str, Any]]:
-    """Write the run files of a study: repeat by repeat, cell by cell, schemes in rotated order.
+    """Make the run files of a study: repeat by repeat, cell by cell, with the schemes in rotated order.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> lis
 
 
 def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dict[str, Any]]:
-    """Start the ranks once and train all runs one after another. Return the results in order.
+    """Start the ranks once, train all runs one after the other, and return the results in this order.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def train(hosts: Hosts, tasks: Sequence[Task], *, ranks_a_host: int) -> list[dic
 
 @contextmanager
 def _limits(hosts: Hosts, directory: Path, rates: Sequence[str | None]) -> Iterator[list[UserError]]:
-    """Set a run's link rate when the ranks request it (see worker.py). Return errors."""
+    """Set the link rate of each run when the ranks request it (see worker.py). Return errors."""
     ended, refused = threading.Event(), list[UserError]()
 
     def answer() -> None:

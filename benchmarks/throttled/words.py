@@ -1,4 +1,4 @@
-"""Sentences below the tables about schemes that are significantly faster than a control."""
+"""Sentences that are printed below the tables, about schemes that are significantly faster than a control."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ CONTROLS = {
 }
 """Simple schemes as controls."""
 KNOWN_WORSE = {"naive-zfp8": 0.48}
-"""Loss minus the baseline's after 600 steps, for significantly worse schemes (docs/explanation/convergence.md)."""
+"""Loss after 600 steps minus the baseline's, for significantly worse schemes (docs/explanation/convergence.md)."""
 
 
 def shown(interval: Interval, digits: int, sign: str = "") -> str:
@@ -54,7 +54,7 @@ def sentences(column: Column) -> list[str]:
 
 
 def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
-    """Compare schemes that compress one dimension more strongly with a simple scheme."""
+    """Compare a simple scheme with schemes that compress one dimension more strongly."""
     hybrids_found = {name: finding for name, finding in findings.items() if "hybrid" in name}
     if not hybrids_found:
         return []
@@ -64,7 +64,7 @@ def hybrids(findings: Mapping[str, SpeedFinding], control: str) -> list[str]:
 
 
 def loss_note(steps: int, schemes: Sequence[str]) -> list[str]:
-    """Explain the limits of the losses in the tables."""
+    """Explain what the losses in the tables do not show."""
     lines = [
         f"loss: validation loss minus the baseline's. After {steps} steps it separates no schemes, and is not a "
         "verdict: "

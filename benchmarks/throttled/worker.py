@@ -1,9 +1,9 @@
-"""Train runs one after another on ranks that are started once: ``mpiexec ... python worker.py DIRECTORY``.
+"""Train runs one after the other on ranks that are started once: ``mpiexec ... python worker.py DIRECTORY``.
 
 The directory contains run files, which are processed in name order, and a list of their link rates. If the rate changes
 before a run, rank 0 creates a file NAME.asked and waits until the starting process has set the links and removed the
-file. Rank 0 prints one JSON line per run. Times and bytes are the engine's own counts for the steps after warm-up,
-without the time between steps.
+file. Rank 0 prints one JSON line per run. Times and bytes are those that the engine records for the steps after
+warm-up. The time between steps is excluded.
 """
 
 import json

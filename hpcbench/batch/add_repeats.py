@@ -25,7 +25,7 @@ from hpcbench.study.load import Loaded
 
 
 def find_submitted(base: Path, digest: str) -> Path:
-    """Return the newest submission in `base` that has this digest of study, site and version.
+    """Return the newest submission in `base` whose study, site and version have this digest.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def add_repeats(
     check
         Function that raises an error if a run is not possible on the site.
     progress
-        Callback ``progress(submitted, total)`` with numbers of jobs.
+        Callback ``progress(submitted, total)``, called with the number of submitted jobs and of all jobs.
 
     Returns
     -------

@@ -19,7 +19,7 @@ class After:
     ids: list[str]
     """Scheduler ids of the unfinished jobs."""
     any_end: bool
-    """Whether the jobs may end in any state. By default all jobs must complete."""
+    """Whether the submission's jobs may end in any state, including failure. By default, all of them must complete."""
 
 
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
@@ -35,7 +35,7 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     where
         Option or file that specifies the submission, for error messages.
     any_end
-        Whether the jobs may end in any state. By default all jobs must complete.
+        Whether the submission's jobs may end in any state, including failure. By default, all of them must complete.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Unit of submission: a job or a job array."""
+"""A job or a job array, which is submitted in one call."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class BatchJob:
     after: Sequence[str] = ()
     """Ids of the jobs that must end before this job starts, as in `Receipt.id`."""
     after_any: bool = False
-    """Whether those jobs may end in any state. By default all of them must succeed."""
+    """Whether those jobs may end in any state, including failure. By default, all of them must succeed."""
 
 
 def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[BatchJob]:

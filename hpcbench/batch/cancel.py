@@ -93,7 +93,7 @@ def _jobs_of(tracked: Tracked, only: str) -> set[str]:
 def _take_back(
     ledger: Ledger, cancelled: Sequence[tuple[SubmittedJob, Sequence[str]]], answers: Mapping[str, str]
 ) -> None:
-    """Record that these jobs were not cancelled, so that later failures are attributed to the jobs."""
+    """Record that these jobs were not cancelled, so that later failures are not attributed to a cancellation."""
     for job, ids in cancelled:
         if not any(answers.get(id, "").startswith(("ended", "signaled")) for id in ids):
             ledger.clear_cancellation(job)

@@ -49,7 +49,7 @@ def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Flush a directory entry. Errors are ignored, because some file systems neither support nor need the flush."""
+    """Flush a directory entry. Errors are ignored, because some file systems neither support nor need this."""
     descriptor = os.open(directory, os.O_RDONLY)
     with contextlib.suppress(OSError):
         os.fsync(descriptor)

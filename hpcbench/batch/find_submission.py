@@ -1,4 +1,4 @@
-"""Lookup of submissions by path, and record of their directories."""
+"""Lookup of submissions by path, and a record of the directories given with ``--out``."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ def find_root(path: Path | None) -> Path:
     Parameters
     ----------
     path
-        Submission directory, or a directory of numbered submissions. The latter selects the newest submission. None
-        selects the newest submission below ``results``.
+        Submission directory, or a directory whose newest numbered submission is used. None selects the newest
+        submission below ``results``.
 
     Raises
     ------

@@ -44,14 +44,14 @@ def plan(
 ) -> tuple[list[Job], list[str]]:
     """Group runs into jobs, and check that each job fits the site's nodes and queues.
 
-    Return the jobs and notes for the user.
+    Return the jobs, and notes for the user.
 
     Parameters
     ----------
     runs, loaded, site
         Runs, their study, and the site.
     dry_run
-        Whether missing programs are accepted.
+        Whether programs may be missing on this machine.
     first
         Number of the first job.
 
@@ -239,7 +239,7 @@ def grid_notes(runs: list[ExpandedRun]) -> list[str]:
 
 
 def idle_notes(runs: list[ExpandedRun]) -> list[str]:
-    """List the rules that match no traffic. If no rule of a scheme matches, the scheme is identical to its default."""
+    """List the rules that match no traffic. If none of a scheme's rules match, the scheme only applies its default."""
     of_scheme = Counter(run.scheme_name for run in runs)
     idle = Counter((run.scheme_name, rule) for run in runs for rule in idle_rules(run.study, run.scheme, run.size))
     return [

@@ -48,7 +48,7 @@ def retry(
     root
         Directory of the submission.
     all
-        Whether to include runs that failed on their own, ran out of memory, or were cancelled.
+        Whether to include runs that failed through their own fault, ran out of memory, or were cancelled.
     whole_jobs
         Whether to rerun all runs of the retried jobs from the start, so that paired runs share an allocation again.
     sets
@@ -107,7 +107,7 @@ def _changes(root: Path, tracked: Tracked, *, update: bool) -> str:
 def _choose(
     root: Path, tracked: Tracked, *, all: bool, whole_jobs: bool, longer: bool
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the runs to retry, grouped by job, and the reason for each other incomplete run."""
+    """Return the runs to retry, grouped by job, and why each other incomplete run is not retried."""
     left: dict[str, str] = {}
     again: dict[str, list[str]] = {}
     for run in tracked.submission.runs:

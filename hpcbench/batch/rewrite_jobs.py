@@ -54,7 +54,7 @@ def check_sets(sets: Sequence[str]) -> None:
 
 
 def changed_fields(root: Path, submission: SubmissionFile) -> dict[str, str]:
-    """Return site file changes since the submission was written, keyed by dotted field.
+    """Return site file changes since the submission was written, keyed by dotted path of the field.
 
     Raises
     ------

@@ -13,7 +13,7 @@ _A_STEP, _A_RUN = 400, 1 << 20
 _LARGEST = 1 << 30
 """Maximum size of the trial file in bytes.
 
-If more space is required, the requirement is only compared with the free space.
+If more space is required, it is only compared with the free space.
 """
 _AMPLE = 100
 """Ratio of free space to log size above which no note is printed."""

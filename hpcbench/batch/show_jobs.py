@@ -80,7 +80,7 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
 
 
 def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
-    """Describe how many runs send messages between nodes. If no run does, add a remedy."""
+    """Describe how many runs send messages between nodes. If no run does, say how to change that."""
     runs = sum(len(job.runs) for job in jobs)
     crossing = sum(len(job.runs) for job in jobs if job.shape.nodes > 1)
     if crossing == runs:
@@ -116,7 +116,7 @@ def _list_runs(repeats_of: dict[str, list[int]]) -> str:
 
 @contextlib.contextmanager
 def show_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show submission progress: a bar on a terminal, lines in a log, or nothing for a few jobs."""
+    """Show submission progress: a bar on a terminal, lines in a log, or nothing if there are only a few jobs."""
     if not sys.stderr.isatty():
 
         def line(done: int, all: int) -> None:

@@ -11,7 +11,7 @@ from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy, Study
 
 _SHORT_TEXT = 1 << 24
-"""Maximum size in bytes of a text whose splits are measured. In larger texts, no split is too short."""
+"""Maximum size in bytes of a text whose splits are measured. The splits of larger texts are always long enough."""
 
 
 def check_files(runs: list[ExpandedRun], base: Path) -> None:
@@ -22,7 +22,7 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
     runs
         Runs of the study.
     base
-        Directory of the study file, where relative paths start.
+        Directory of the study file, which is the base of relative paths.
 
     Raises
     ------

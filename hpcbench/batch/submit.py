@@ -82,10 +82,10 @@ def submit(
     study, options
         Study file, and command options.
     progress
-        Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission.
+        Callback ``progress(submitted, total)``, called with the numbers of jobs after each submission.
     check
         Callback ``check(runs, site, base)`` that raises an error if a run is not possible on the site. Relative paths
-        start at ``base``.
+        are relative to ``base``.
 
     Raises
     ------

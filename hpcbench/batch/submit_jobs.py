@@ -17,7 +17,7 @@ from hpcbench.contract.claim import close_claim
 from hpcbench.errors import UserError
 
 Progress = Callable[[int, int], None]
-"""Callback ``progress(submitted, total)`` with numbers of jobs, called after each submission."""
+"""Callback ``progress(submitted, total)``, called with the numbers of jobs after each submission."""
 
 _AGAIN = 2.0
 """Seconds between two searches for a job that has no receipt."""
@@ -53,7 +53,7 @@ def submit_jobs(
     Raises
     ------
     UserError
-        The scheduler refused a job, or the response is unclear. The jobs before it are already submitted. Running the
+        The scheduler refused a job, or the response is unclear. Earlier jobs remain submitted. Running the
         same command again resumes the submission.
     """
     if after is not None and len(after.ids) > scheduler.most_after and (ledger.root / RELAY).is_file():

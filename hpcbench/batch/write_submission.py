@@ -65,11 +65,11 @@ def write_submission(
     root
         Absolute path of the new directory.
     runs, jobs, batch_jobs
-        Runs, their jobs, and the units of submission.
+        Runs, their jobs, and the jobs or arrays to submit.
     loaded, site
         Study and site.
     base
-        Directory where relative paths of the study start.
+        Directory to which the study's paths are relative.
     more
         Additional fields of ``submission.json``.
     waits
@@ -137,11 +137,11 @@ def extend(
     root
         Directory of the submission.
     runs, jobs, batch_jobs
-        New runs, their jobs, and the units of submission.
+        New runs, their jobs, and the jobs or arrays to submit.
     loaded, site
         Study and site of the submission.
     base
-        Directory where relative paths of the study start.
+        Directory to which the study's paths are relative.
     """
     path = root / FILE
     before: dict[str, Any] = read_json(path) or {}
@@ -176,7 +176,7 @@ def _write_runs(directory: Path, runs: Sequence[ExpandedRun], jobs: Sequence[Job
 def _entries(
     runs: Sequence[ExpandedRun], jobs: Sequence[Job], batch_jobs: Sequence[BatchJob]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return jobs, bundles, and runs in the format of ``submission.json``."""
+    """Return the jobs, bundles, and runs in the format of ``submission.json``."""
     job_of = {run: job.id for job in jobs for run in job.runs}
     return {
         "jobs": [

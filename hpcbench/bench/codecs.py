@@ -36,16 +36,16 @@ DEFAULT = (
     "topk:0.01",
     "2:4",
 )
-"""Codecs that are measured by default: some from each family that is suitable for arbitrary values."""
+"""Codecs that are measured by default: some of every family that is suitable for arbitrary values."""
 OPERATIONS = ("encode", "decode", "decode_add", "decode_add_encode")
-"""Timed operations. The last one is a hop of a reduction: decode, add the local values, and encode the sum."""
+"""Timed operations. The last operation is a hop of a reduction: decode, add the local values, and encode the sum."""
 _PROBE = 4096
-"""Number of values in the test of NaN and infinity. Each is placed in a different chunk of 1024 values."""
+"""Number of values in the test of NaN and infinities, which are placed in different chunks of 1024 values."""
 
 
 @dataclass(frozen=True)
 class CodecThroughput:
-    """Speeds in GB/s (1e9 bytes) of uncompressed values."""
+    """Speeds in GB/s (1e9 bytes per second), relative to the uncompressed size."""
 
     best: float
     median: float
@@ -115,7 +115,7 @@ def measure(
     Raises
     ------
     UserError
-        A codec does not exist, or it does not accept these values.
+        A codec does not exist or does not accept these values.
     """
     codecs = [_open_codec(name, x, device) for name in names]
     here = device.put(x)

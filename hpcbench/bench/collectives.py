@@ -31,7 +31,7 @@ _SMALL, _MORE = 64 * 2**10, 10
 _ROOM = 8
 """Memory required per vector, as a multiple of the vector size.
 
-It holds contribution, result, sent and received messages, and library buffers.
+The memory holds the contribution, the result, sent and received messages, and library buffers.
 """
 _LIBRARY = ("blocking", "nonblocking")
 
@@ -152,7 +152,7 @@ class Bench:
         return [find_slowest(self.comm, times["call"]) for times in times_of_rank]
 
     def _check_call(self, exercise: Exercise, scheme: MeasuredScheme, name: str) -> dict[str, Any]:
-        """Return the error of one call, its bytes, and its algorithm."""
+        """Return the error, the bytes, and the algorithm of one call."""
         channel = scheme.channel()
         exercise.prepare()
         exercise.encoded(channel)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _VALUES = 1 << 22
 """Number of values that are generated or read.
 
-Longer vectors repeat these values. No codec measured here benefits from the repetition.
+Longer vectors repeat these values. None of the measured codecs benefits from the repetition.
 """
 _OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all")
 _CODECS = ("int8:256", "zfp:8", "xpk")
@@ -52,7 +52,7 @@ class Settings:
     algorithms: Sequence[str] = ()
     """Algorithms. An empty sequence selects the best plan with a codec."""
     slices: Sequence[int] = ()
-    """Numbers of slices. An empty sequence selects the number of slices in the plan."""
+    """Numbers of slices. An empty sequence selects the plan's number of slices."""
     least: str = "1K"
     """First size."""
     most: str = "256M"
@@ -68,7 +68,7 @@ class Settings:
 
 
 def bench_collectives(settings: Settings, files: BenchFiles) -> int:
-    """Measure collectives with codecs, and those of the MPI library.
+    """Measure collectives with codecs, and the collectives of the MPI library.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def bench_collectives(settings: Settings, files: BenchFiles) -> int:
     Raises
     ------
     UserError
-        An option is wrong, or the number of ranks differs from the requested one.
+        An option is wrong, or the number of ranks differs from the requested number.
     """
     ranks, by = settings.ranks, files.links or files.tune
     with world.report_once():

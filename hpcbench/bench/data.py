@@ -1,6 +1,6 @@
 """Values for codec measurements: generated data, samples from a real training run, and user files.
 
-tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment. It was made by
+tensors.npz holds 8,192 values each of a gradient, an activation, a weight and an Adam moment. The file was made by
 tests/codecs/make_tensors.py. Exact repetition would favor dictionary compressors. Therefore each repetition shuffles
 the values within rows of 128, shuffles the rows, and multiplies all values by a random factor between 1/sqrt(2) and
 sqrt(2). Neighboring values keep their ratios, and byte sequences do not repeat.

@@ -50,7 +50,7 @@ class BenchDevice(Protocol):
 
 
 class Cpu:
-    """One core of this machine.
+    """One CPU core of this machine, as a device.
 
     Parameters
     ----------

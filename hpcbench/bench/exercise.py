@@ -13,9 +13,9 @@ from hpcbench.comm.work import Work
 from hpcbench.contract.shards import count_elements, cut_evenly
 
 _STRIDE = 1_000_003
-"""Number of elements between the rotations of consecutive ranks' contributions. It is a prime number."""
+"""Rotation of each rank's values relative to the previous rank's values, in elements. A prime number."""
 _CHECKED, _PIECES = 1 << 20, 16
-"""Maximum number of values to check, and number of parts of the vector from which they are taken."""
+"""Maximum number of values to check, and the number of parts of the vector from which these values are taken."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class ExercisedOperation:
     Attributes
     ----------
     share
-        Function of the number of ranks P. It returns the bytes that a bandwidth-optimal algorithm moves over each link
-        per byte of the vector, for the bus bandwidth of nccl-tests.
+        Function of the number of ranks P. The function returns the bytes that a bandwidth-optimal algorithm moves over
+        each link per byte of the vector, which defines the bus bandwidth as in nccl-tests.
     encoded
         Function that runs the operation with a channel of the group.
     blocking
@@ -91,7 +91,7 @@ class Exercise:
         return lost, power
 
     def _list_expected(self) -> Sequence[tuple[int, Array]]:
-        """List offsets in `buf` with the exact float64 values that start there."""
+        """List pairs of an offset in `buf` and the exact float64 values from this offset on."""
         piece, ranks = self.piece, range(self.comm.size)
         if self.name == "all-reduce":
             return [(a, self._sum(a, b)) for a, b in _list_parts(slice(0, self.n))]
@@ -132,8 +132,8 @@ def rotate_values(values: Array, rank: int) -> Array:
 def _list_parts(piece: slice, most: int = _CHECKED) -> list[tuple[int, int]]:
     """Return the bounds of the piece's values to check.
 
-    If the piece has more than `most` values, return the bounds of evenly spaced parts of it, including the start and
-    the end of the piece.
+    If the piece has more than `most` values, return the bounds of evenly spaced parts, which include the start and the
+    end of the piece.
     """
     size = count_elements(piece)
     if size <= max(most, _PIECES):

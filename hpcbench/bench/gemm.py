@@ -26,7 +26,7 @@ class ProductShape(NamedTuple):
 
 
 def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShape]:
-    """List the products of QKV, output and MLP layers with these hidden sizes, whole and split between two ranks."""
+    """List the products of QKV, output and MLP layers with these hidden sizes, on one rank and split between two."""
     shapes: dict[ProductShape, None] = {}
     for h in sizes:
         for t in tokens:
@@ -38,7 +38,7 @@ def list_shapes(sizes: Sequence[int], tokens: Sequence[int]) -> list[ProductShap
 
 
 def time_call(call: Callable[[], object], wait: Callable[[], object], *, least: float, repeats: int) -> float:
-    """Return the time of a call in seconds: the lowest mean over `repeats` turns, each of at least `least` seconds."""
+    """Return the time of a call in seconds: the lowest mean of `repeats` turns, each at least `least` seconds long."""
     call()
     wait()
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""GPU for codec measurements, using CuPy and the codec kernels."""
+"""GPU device for codec measurements, which uses CuPy and the codec kernels."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from hpcbench.errors import UserError
 
 
 class BenchGpu:
-    """CuPy's current device. It implements hpcbench.bench.device.BenchDevice.
+    """CuPy's current device, as an implementation of hpcbench.bench.device.BenchDevice.
 
     Raises
     ------
     UserError
-        CuPy, a GPU or the kernel library is missing. Codecs on a GPU also need the library, which computes encoded
-        sizes.
+        CuPy, a GPU or the kernel library is missing. Codecs on a GPU also need the kernel library, which computes
+        encoded sizes.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from hpcbench.parallel.tensor import InOneDimension
 from hpcbench.train.model import GPT, Block
 
 _DEPTH = 6
-"""Number of consecutive layers."""
+"""Number of layers that are run in sequence."""
 _LONGEST = 128
 """Maximum number of positions per sample. Additional tokens form further samples."""
 _PARAMETERS = 1 << 23
@@ -109,7 +109,7 @@ def make_stack(shape: LayerShape, precision: str, device: str) -> LayerStack:
 
 
 def _split(blocks: nn.Sequential, shape: LayerShape, dtype: torch.dtype, device: str) -> None:
-    """Replace the layers by one rank's part of them, with new random values."""
+    """Replace the layers with one rank's part of the layers, with new random values."""
     tensors = InOneDimension(LoneRank(shape.ways), Policy(Scheme()), by_positions=shape.spread)
     split_layers(blocks, GPT.tensor_parallel, tensors)
     for layer in blocks.modules():

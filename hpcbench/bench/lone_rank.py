@@ -1,7 +1,7 @@
 """Group with a single real rank. Collectives send nothing, and their results are meaningless.
 
-It is used to time a tensor-parallel layer on one rank. The time includes the rank's computation and the Python code
-around collectives.
+The group is used to time a tensor-parallel layer on one rank. The time includes the rank's computation and the Python
+code around collectives.
 """
 
 from mpi4py import MPI

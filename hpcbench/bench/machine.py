@@ -28,7 +28,7 @@ def describe_machine(packages: tuple[str, ...] = ("numpy", "ml_dtypes")) -> dict
     Parameters
     ----------
     packages
-        Distributions whose versions are included if they are installed.
+        Python distributions whose versions are included if they are installed.
     """
     versions = {"hpcbench": __version__, "python": platform.python_version()}
     for name in packages:

@@ -30,7 +30,7 @@ def bench_codecs(
     Parameters
     ----------
     names
-        Codecs as in a study. If empty, a selection from all families.
+        Codec names, written as in a study. If empty, a selection from all families.
     data
         A data set by name, or a file with values.
     type

@@ -30,7 +30,7 @@ MESSAGES = (256 * 2**10, 2**20, 4 * 2**20)
 """Message sizes in bytes. Small messages are left out, because a token bucket would not delay them."""
 _LATENCY_BYTES, _LATENCY_TURNS = 8, 20
 _FEW = 64
-"""Number of values in a message that is so small that its codec time is only overhead."""
+"""Number of values in a message that is so small that the codec time is pure overhead."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Level:
 
 @dataclass(frozen=True)
 class MeasuredNetwork:
-    """The measured network of a machine.
+    """Network measurements of a machine.
 
     Attributes
     ----------
@@ -119,11 +119,11 @@ def measure(
     bench
         Measurement of the library's collectives on these ranks.
     names
-        Codecs as in a study.
+        Codec names, written as in a study.
     x
         float32 values for the codecs, shape (n,).
     sizes
-        Bytes of the library's collectives.
+        Sizes of the library's collectives in bytes.
     repeats
         Number of timed repeats.
     show
@@ -132,7 +132,7 @@ def measure(
     Raises
     ------
     UserError
-        A codec does not exist, or it does not accept float32.
+        A codec does not exist or does not accept float32.
     """
     todo = 2 + len(names) + len(Operation) * len(sizes)
     topology = Topology.of(comm)
@@ -226,7 +226,7 @@ def _measure_level(comm: MPI.Comm, progress: Progress, peers: list[int], senders
 def _measure_codec(
     comm: MPI.Comm, name: str, x: Array, repeats: int, ready: Callable[[], object]
 ) -> tuple[str, Speed, Speed]:
-    """Measure encoding and accumulating decoding of messages with a frame, as used in collectives.
+    """Measure encoding, and decoding with accumulation, of messages with a frame, as used in collectives.
 
     The first returned speed is computed from the slowest rank's elapsed time, the second from the mean processor time
     over all ranks.

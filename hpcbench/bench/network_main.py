@@ -29,7 +29,7 @@ def bench_network(
     Parameters
     ----------
     codecs
-        Codecs as in a study. If empty, some codecs of each family.
+        Codec names, written as in a study. If empty, some codecs of each family.
     ranks
         Number of ranks to start on this machine, or None if a launcher has started them.
     max_mb

@@ -1,4 +1,4 @@
-"""Option checks that measurements share. The checks run before a measurement, so that no results are lost."""
+"""Option checks that all measurements share. The checks run before a measurement, so that no results are lost."""
 
 import difflib
 import re

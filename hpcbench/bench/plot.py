@@ -1,6 +1,6 @@
 """Plot of error against bits per value. Each codec is a point, colored by encode speed.
 
-It needs matplotlib (extra ``report``).
+The plot requires matplotlib (extra ``report``).
 """
 
 import math

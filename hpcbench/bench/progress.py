@@ -30,7 +30,7 @@ def progress(
     clock
         Monotonic clock in seconds.
     unit
-        Name of the counted units.
+        Plural noun for the counted items.
     """
     console = console or Console(stderr=True, highlight=False)
     if console.is_terminal:

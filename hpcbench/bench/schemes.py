@@ -29,7 +29,7 @@ class MeasuredScheme:
     slices: int | None = None
 
     def channel(self) -> Channel:
-        """Return a new channel with empty counters.
+        """Return a new channel whose counters are zero.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class CollectiveRow:
     """Uncompressed bytes that all ranks sent."""
     wire_bytes: int
     plain_calls: int
-    """1 if the library ran the call, else 0."""
+    """Number of calls that the library ran: 1 or 0."""
 
     @property
     def wire_share(self) -> float:

@@ -56,7 +56,7 @@ def measure(
     repeats: int,
     show: Callable[[int, int, str], object],
 ) -> list[AddedTime]:
-    """Measure calls of intra-node pairs, of inter-node pairs, and of all ranks.
+    """Measure calls of pairs within a node, of pairs across nodes, and of all ranks.
 
     Parameters
     ----------

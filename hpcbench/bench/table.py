@@ -16,7 +16,7 @@ _SPEEDS = {
     "decode+add": "decode_add",
     "dec+add+enc": "decode_add_encode",
 }
-"""Operations by column heading."""
+"""Operations, keyed by column heading."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class CodecResults(Results):
 
 
 def describe_broken(row: CodecRow) -> str:
-    """Return a sentence about a codec whose error exceeds its bound."""
+    """Return a sentence about a codec whose error exceeds the codec's bound."""
     return f"{row.codec}: its error {row.max_error:.3g} is above its bound {row.error_bound:.3g}: a defect of the codec"
 
 

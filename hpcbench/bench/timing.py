@@ -1,4 +1,4 @@
-"""Timing of calls in interleaved turns, so that machine noise affects all subjects equally."""
+"""Timing of calls in interleaved turns, so that machine noise affects all measured items equally."""
 
 import statistics
 import time
@@ -42,29 +42,29 @@ def time_in_turns(
     wait: Call = lambda: None,
     progress: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> list[dict[str, Times]]:
-    """Time every call of every subject.
+    """Time every call of every item.
 
-    Every subject completes a turn before the next turn starts, so machine noise affects all subjects equally. The first
+    Every item completes a turn before the next turn starts, so machine noise affects all items equally. The first
     turn is not counted, because caches are cold and memory is untouched.
 
     Parameters
     ----------
     subjects
-        The subjects to measure.
+        The items to measure.
     repeats
         Number of timed turns after the warm-up turn, at least 1.
     ready
         Untimed function that runs before each call, to restore values and wait for other ranks.
     wait
-        Function that waits for the device. Its time is part of the call.
+        Function that waits for the device. The time that it takes counts as part of the call.
     progress
         Function that is called before each turn with the number of finished turns, the total number of turns, and the
-        subject's name.
+        item's name.
 
     Returns
     -------
     list of dict
-        For each subject, the times of each call in seconds.
+        For each item, the times of each call in seconds.
     """
     seconds: list[dict[str, list[float]]] = [{name: [] for name in subject.calls} for subject in subjects]
     total = (repeats + 1) * len(subjects)

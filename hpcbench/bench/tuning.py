@@ -14,7 +14,7 @@ _PLANNED = {operation.value for operation in Operation}
 
 
 def merge_times(path: Path, rows: Sequence[CollectiveRow]) -> str:
-    """Return the new text of the file, in which these rows replace old rows of the same case.
+    """Return the new text of the file, in which these rows replace old rows of the same cases.
 
     Parameters
     ----------

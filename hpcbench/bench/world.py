@@ -36,7 +36,7 @@ def _number(name: str) -> int:
 
 
 def is_launched() -> bool:
-    """Return whether a launcher started this process as one of its ranks."""
+    """Return whether a launcher started this process as a rank."""
     return any(name in os.environ for name in (*_RANKS, *_SIZES)) or _number(_STEP) > 1
 
 
@@ -86,7 +86,10 @@ def start(ranks: int | None, command: str) -> int | None:
 
 @contextmanager
 def report_once() -> Iterator[None]:
-    """Report an error that all ranks detect. Only the first rank prints it. Other exceptions terminate all ranks."""
+    """Report an error that all ranks detect.
+
+    Only the first rank prints the error. Other exceptions terminate all ranks.
+    """
     try:
         yield
     except UserError:
@@ -153,7 +156,7 @@ def count_neighbors(comm: "MPI.Comm") -> int:
 
 
 def choose_wait(comm: "MPI.Comm") -> "Wait":
-    """Choose how all ranks wait. They sleep between tests if any rank lacks a dedicated core."""
+    """Choose how all ranks wait. All ranks sleep between tests if any rank lacks a dedicated core."""
     from hpcbench.comm.wait import Wait
 
     cores: dict[str, set[int]] = {}

@@ -28,7 +28,9 @@ class Codec(ABC):
 
     @abstractmethod
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of `n` values in bytes. The size is exact if `fixed_size`, otherwise the maximum.
+        """Return the encoded size of `n` values in bytes.
+
+        The size is exact if `fixed_size` is set, otherwise it is the maximum.
 
         Raises
         ------
@@ -48,8 +50,8 @@ class Codec(ABC):
             Output bytes, shape (at least ``wire_bytes(n, x.dtype)``,), contiguous. Bytes after the returned length may
             be overwritten, up to ``wire_bytes``.
         residual
-            Residual of error feedback, float32, shape (n,). It is added to `x` and then replaced by the error of this
-            message. Non-finite errors become 0.
+            Residual of error feedback, float32, shape (n,). The residual is added to `x`, and then replaced by the
+            error of this message. Non-finite errors become 0.
         seed
             Seed of stochastic rounding. The same seed gives the same result.
 
@@ -93,7 +95,7 @@ class Codec(ABC):
 
     @abstractmethod
     def error_bound(self, x: Array) -> float | None:
-        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None without a bound."""
+        """Return a bound on ``max |decode(encode(x)) - x|``: 0.0 for lossless codecs, None if unbounded."""
 
     def decode_add_encode(self, wire: Bytes, local: Array, out: Bytes, *, seed: int = 0) -> int:
         """Encode the sum of `local` and the values in `wire`.
@@ -107,7 +109,7 @@ class Codec(ABC):
         local
             Values, shape (n,), contiguous. Sums are computed in float32.
         out
-            As in `encode`. It must not overlap `wire`.
+            As in `encode`. The array must not overlap `wire`.
         seed
             As in `encode`.
 
@@ -132,7 +134,7 @@ def check_values(name: str, x: Array, *, writeable: bool = False) -> None:
     Raises
     ------
     ValueError
-        Shape, contiguity, byte order, or write protection is wrong.
+        The array has the wrong shape or byte order, is not contiguous, or is write-protected.
     """
     if x.ndim != 1 or not x.flags.c_contiguous:
         raise ValueError(f"{name}: values must be a contiguous vector, not shape {x.shape} with strides {x.strides}")
@@ -148,7 +150,7 @@ def check_wire(name: str, wire: Bytes, *, at_least: int = 0, writeable: bool = F
     Raises
     ------
     ValueError
-        Shape, dtype, contiguity, size, or write protection is wrong.
+        The array has the wrong shape, dtype or size, is not contiguous, or is write-protected.
     """
     check_values(name, wire, writeable=writeable)
     match_wire(name, wire, at_least)
@@ -162,7 +164,7 @@ def check_residual(name: str, residual: Array, x: Array) -> None:
     TypeError
         float32 cannot represent the values of `x`.
     ValueError
-        Shape, dtype, contiguity, size, or write protection is wrong.
+        The array has the wrong shape, dtype or size, is not contiguous, or is write-protected.
     """
     match_residual(name, residual, x)
     check_values(name, residual, writeable=True)
@@ -186,7 +188,7 @@ def match_wire(name: str, wire: SizedArray, at_least: int) -> None:
     Raises
     ------
     ValueError
-        Dtype or size is wrong.
+        The array has the wrong dtype or is too short.
     """
     if wire.dtype != np.uint8:
         raise ValueError(f"{name}: the encoded message must be an array of uint8, not {wire.dtype}")
@@ -202,7 +204,7 @@ def match_residual(name: str, residual: SizedArray, x: SizedArray) -> None:
     TypeError
         float32 cannot represent the values of `x`.
     ValueError
-        Dtype or size of the residual is wrong.
+        The residual has the wrong dtype or size.
     """
     if type_of(x.dtype) not in SHORT:
         raise TypeError(f"{name}: error feedback takes float32, float16 or bfloat16, not {x.dtype}")

@@ -51,7 +51,7 @@ class Mx(Compiled):
         self._exponent, self._mantissa = int(element[1]), int(element[3])
 
     def param(self, n: int) -> int:
-        """Return the numbers of the element type and of the scale rule."""
+        """Return the IDs of the element type and of the scale rule, combined in one integer."""
         return _NUMBERS[self.element] | MX_RULES.index(self.rule) << 8
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:

@@ -80,7 +80,7 @@ class Compiled(Codec):
         return used
 
     def check_type(self, dtype: np.dtype[Any]) -> Type:
-        """Return the type number used by the kernels.
+        """Return the number that the kernels use for a dtype.
 
         Raises
         ------

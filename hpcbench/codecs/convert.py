@@ -36,7 +36,7 @@ def build_of(values: np.dtype[Any], sent: np.dtype[Any]) -> Build:
     Raises
     ------
     TypeError
-        Values of this dtype cannot be sent as `sent`.
+        Values of this dtype cannot be sent in the dtype `sent`.
     """
     wide, short = type_of(values), type_of(sent)
     if wide not in (Type.F32, Type.F64) or short not in SHORT:
@@ -57,7 +57,7 @@ def convert(
 ) -> None:
     """Convert values to the dtype in which they are sent, or back.
 
-    The direction follows from the dtypes of source and target.
+    The dtypes of source and target determine the direction.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def sum_build_of(dtype: np.dtype[Any]) -> Build:
     Raises
     ------
     TypeError
-        The kernels do not support this dtype, or it is not a floating-point dtype.
+        The dtype is not a floating-point dtype, or the kernels do not support it.
     """
     kind = type_of(dtype)
     if kind is Type.BYTES:

@@ -1,8 +1,7 @@
 """Compiled GPU kernels, cached in files that all runs share.
 
-Source code is not passed to CuPy, because CuPy compiles all source code with ``-ftz=true``, which flushes subnormal
-float32 values to zero. CuPy's own disk cache is keyed by source and options, and does not notice changes in included
-files.
+CuPy does not compile the source code, because it would use ``-ftz=true``, which flushes subnormal float32 values to
+zero. CuPy's own disk cache is keyed by source and options, and does not notice changes in included files.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""GPU codecs that encode and decode in device memory. Their output is bitwise identical to that of the CPU codecs.
+"""GPU codecs that encode and decode in device memory.
+
+The output of GPU codecs is bitwise identical to the output of CPU codecs.
 
 Calls return immediately, and their work is stream-ordered. Memory is allocated and kernels are compiled only in the
 first call with a given operation and size.
@@ -55,7 +57,7 @@ class Length:
 
 
 class BFloat16:
-    """A bfloat16 view of 16-bit words on a GPU, for libraries without this dtype. No data is copied.
+    """A bfloat16 view of 16-bit words on a GPU, for libraries that lack this dtype. No data is copied.
 
     Parameters
     ----------
@@ -110,7 +112,10 @@ class CudaCodec:
         self._free: dict[int, list[CallMemory]] = {}
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of `n` values in bytes. The size is exact if `fixed_size`, otherwise the maximum."""
+        """Return the encoded size of `n` values in bytes.
+
+        The size is exact if `fixed_size` is set, otherwise it is the maximum.
+        """
         return self._codec.wire_bytes(n, dtype)
 
     def encode(
@@ -174,7 +179,7 @@ class CudaCodec:
         Raises
         ------
         TypeError, ValueError
-            As in `Codec.decode`, for errors that can be detected immediately.
+            An error of `Codec.decode` that can be detected immediately.
         """
         handle = self._device.stream(stream, out)
         values = self._view(out, handle, writeable=True)

@@ -68,7 +68,7 @@ class Build:
 
 
 class CallMemory(ABC):
-    """Device memory for one codec call, including the part that the host reads afterwards.
+    """Device memory for one codec call, including the words that the host reads afterwards.
 
     The memory may be reused by several calls on any streams. On the device, each call waits for the previous one.
     """
@@ -84,7 +84,7 @@ class CallMemory(ABC):
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """Copy the leading words, which contain length and fault code, to the host after the call's kernels."""
+        """Copy the leading words (length and fault code) to the host after the call's kernels have run."""
 
     @abstractmethod
     def wait(self) -> tuple[int, int]:
@@ -244,8 +244,8 @@ class CupyDevice(Device):
     def _foreign_stream(self, handle: int) -> Any:
         """Return a CuPy object for a stream that may belong to another library.
 
-        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its replacement. The objects are kept as long as the
-        device, so that the destructor of the replacement does not destroy a stream that is still in use.
+        CuPy 14 deprecates ExternalStream, and CuPy 13 lacks its replacement. The objects are kept as long as the device
+        exists. Otherwise, the destructor of the replacement could destroy a stream that is still in use.
         """
         if handle not in self._streams:
             wrap = getattr(self._cupy.cuda.Stream, "from_external", None)

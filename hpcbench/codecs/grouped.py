@@ -28,7 +28,8 @@ class Grouped(Compiled):
     block
         Number of values that share a scale: 16 or 32.
     nonuniform
-        Whether levels are more closely spaced near zero. Not supported with 2 bits, which have only three levels.
+        Whether quantization levels are more closely spaced near zero. Not supported with 2 bits, which have only three
+        levels.
     rounding
         ``nearest``, ``stochastic`` or ``correlated``, as in `Quant`.
     build

@@ -1,6 +1,6 @@
 """MPC, a lossless codec.
 
-It is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
+The codec is described in Yang, Mukka, Hesaaraki and Burtscher, "MPC: A Massively Parallel Compression Algorithm for
 Scientific Data", Cluster 2015, section III.
 
 float16 and bfloat16 are coded as 16-bit values, all other dtypes as 4-byte words. kernels/hb_mpc.h describes
@@ -34,7 +34,7 @@ class MpcCodec(Compiled):
     Parameters
     ----------
     dim
-        Distance back to the earlier value that serves as the prediction, from 1 to 32. Values have 16 bits for float16
+        Distance to the earlier value that serves as the prediction, from 1 to 32. Values have 16 bits for float16
         and bfloat16, and 32 bits for all other dtypes.
     build
         Kernels to use. If None, use the fastest build that this machine supports.

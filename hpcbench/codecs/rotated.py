@@ -3,8 +3,8 @@
 The rotation spreads outliers over neighboring values, so that no outlier determines a scale alone.
 
 kernels/hb_rotate.h describes the rotation. The codec's kernels include the rotation, which adds no bytes. The rotation
-helps if the largest value of a block is far larger than a normal distribution would suggest. It reduces accuracy if
-many values are zero.
+helps if the largest value of a block is far larger than a normal distribution would suggest. The rotation reduces
+accuracy if many values are zero.
 """
 
 import math
@@ -31,8 +31,8 @@ class Rotated(Compiled):
     size
         Number of values that are rotated together: a power of two from 16 to 1024.
     signs
-        Whether to flip the signs of some values before the rotation. Their positions are random, but the same in each
-        call. Without sign flips, the rotation of a constant has one large value.
+        Whether to flip the signs of some values before the rotation. The positions of the flipped signs are random, but
+        the same in each call. Without sign flips, the rotation of a constant has one large value.
     """
 
     lossless = False
@@ -49,7 +49,7 @@ class Rotated(Compiled):
         return self.codec.param(n) | int(math.log2(self.size)) << _SIZE | (_SIGNS if self.signs else 0)
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
-        """Return the encoded size of the codec."""
+        """Return the encoded size of the rotated values."""
         self.check_type(dtype)
         return self.codec.wire_bytes(n, dtype)
 

@@ -23,16 +23,16 @@ class Sequence:
     kernels: Mapping[str, tuple[str, ...]]
     """Kernels of each operation in `OPERATIONS`, in launch order."""
     block_bytes: int
-    """Bytes of values that a block of threads processes at a time."""
+    """Bytes of values that a thread block processes at a time."""
     state: Callable[[int, Type, int], int] | None = None
     """Function of the number of values, the type and the parameter.
 
     The function returns the number of zero-initialized 64-bit words that the kernels share.
 
-    If the value is None, the kernels take no state, parameter or encoded length, and cannot fail.
+    Without a function, the kernels take no state, parameter or encoded length, and cannot fail.
     """
     sums: bool = False
-    """Whether `decode_add_encode` requires n float32 values after the state."""
+    """Whether `decode_add_encode` requires memory for n float32 values after the state."""
 
 
 def _chunk_state(n: int, kind: Type, param: int) -> int:
@@ -86,10 +86,10 @@ CONVERSIONS = Sequence(
     },
     8192,
 )
-"""Kernels that convert between values and the dtype in which they are sent. They do not depend on a codec."""
+"""Kernels that convert between values and the dtype in which they are sent, independent of codecs."""
 
 SUMS = Sequence("sum.cu", {"add": ("hb_sum",)}, 8192)
-"""Kernel that adds values of one dtype. It does not depend on a codec."""
+"""Kernel that adds values of one dtype, independent of codecs."""
 
 
 def sequence_of(family: str) -> Sequence:

@@ -45,7 +45,7 @@ class Sign(Compiled):
         return -(-n // 32) * 4 + -(-n // self.block) * 4
 
     def error_bound(self, x: Array) -> float | None:
-        """Return the largest magnitude. Neither a value nor the mean magnitude of a block exceeds it.
+        """Return the largest magnitude. No value exceeds it, and neither does the mean magnitude of any block.
 
         Return None if values are not finite or a sum may overflow.
         """

@@ -1,4 +1,4 @@
-"""Parser of codec names. It needs neither NumPy nor the kernels, so login nodes can validate studies."""
+"""Parser of codec names. The parser needs neither NumPy nor the kernels, so login nodes can validate studies."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class CodecSpec:
     family: str
     """Family name: ``zfp``, ``mpc``, ..."""
     parameter: str
-    """Text after the colon in canonical form. Without a colon, this is the default."""
+    """Text after the colon in canonical form. Without a colon, the default is used."""
     name: str
     """Canonical name. For example, the canonical name of ``mpc:1`` is ``mpc``."""
     lossless: bool | None
@@ -54,7 +54,7 @@ class CodecSpec:
     def takes_fp64(self) -> bool | None:
         """Whether the codec supports float64.
 
-        Lossy codecs do not support it, because they compute in float32. The value is None if support is unknown.
+        Lossy codecs do not support float64, because they compute in float32. The value is None if support is unknown.
         """
         return self.lossless
 
@@ -66,7 +66,7 @@ class Family:
     parameter: Callable[[str], str | None]
     """Function that returns the canonical form of a parameter, or None if the parameter is invalid."""
     forms: str
-    """Parameter forms, for error messages."""
+    """Valid forms of the parameter, for error messages."""
     lossless: bool = False
     on_gpu: bool = True
     """Whether the codec has GPU kernels or needs no kernels."""
@@ -210,7 +210,7 @@ def plugin(family: str) -> EntryPoint | None:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the family and parameter of a name without rotation. ``2:4`` is a family."""
+    """Return the family and parameter of a codec name that has no rotation prefix. ``2:4`` is a family."""
     if name == "2:4":
         return name, ""
     family, _, parameter = name.partition(":")

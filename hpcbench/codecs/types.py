@@ -48,7 +48,7 @@ def type_of(dtype: np.dtype[Any]) -> Type:
 
 
 def rounding(dtype: np.dtype[Any], largest: float) -> float:
-    """Return a bound on the error when float32 values with magnitudes up to `largest` are rounded to a dtype."""
+    """Return a bound on the error of rounding float32 values with magnitudes up to `largest` to a dtype."""
     kind = type_of(dtype)
     if kind is Type.F16:
         return largest * 2.0**-11 + 2.0**-25

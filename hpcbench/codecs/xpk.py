@@ -1,4 +1,6 @@
-"""Lossless exponent packing. Exponents of trained values are similar, while signs and mantissas are noise.
+"""Lossless exponent packing.
+
+In the values that occur in training, exponents are similar, while signs and mantissas are noise.
 
 Most exponents of a chunk take 2 bits, others take 2 to 4 bits more, and outliers take one more byte. In chunks with
 many zeros, each zero takes one bit. Signs and mantissas are stored unchanged, so float32 data without zeros shrinks by

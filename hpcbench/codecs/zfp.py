@@ -50,8 +50,8 @@ class ZfpCodec(Compiled):
     def error_bound(self, x: Array) -> float | None:
         """Return a bound on the absolute error, computed from the largest magnitude and the rate, or None.
 
-        The result is None for non-finite values. The result is also None if values are so close to the maximum of their
-        dtype that decoding may round them to infinity.
+        The result is None for non-finite values. The result is also None if decoding may round values to infinity
+        because they are close to the maximum of their dtype.
 
         Notes
         -----
@@ -65,7 +65,7 @@ class ZfpCodec(Compiled):
         inverse transform add 5/4. Rounding to float32 adds 2^6, or half the smallest subnormal.
 
         Decoded integers are below 2^31 and encoded integers below 2^30, so 3 * 2^30 is always a bound. This bound is
-        used if the first one would allow integer overflow.
+        used if the first bound would allow integer overflow.
         """
         check_values(self.name, x)
         self.check_type(x.dtype)

@@ -46,7 +46,7 @@ class LineShape:
         self._fields = fields
 
     def runs(self, block: bytes, line: int) -> Iterator[tuple[int, Columns | None]]:
-        """Divide a block of lines into runs.
+        """Divide a block of lines into sections that are parsed in bulk or line by line.
 
         Parameters
         ----------
@@ -58,8 +58,8 @@ class LineShape:
         Yields
         ------
         end, columns
-            Number of lines from the start of the block to the end of the run, and the columns of the run. The columns
-            are None if the lines must be read one by one.
+            Number of lines from the start of the block to the end of the section, and the columns of the section. The
+            columns are None if the lines must be read one by one.
         """
         rows = self._pattern.findall(block)
         begin = 0

@@ -12,13 +12,13 @@ from hpcbench.contract.state import JobSummary
 from hpcbench.errors import UserError
 
 _SOON = 2.0
-"""Seconds after the end of a script until the scheduler is queried for the reason."""
+"""Seconds to wait after the end of a script before the scheduler is asked why the script ended."""
 
 
 def resolve(path: Path) -> Path:
     """Return the submission at `path`, or the newest numbered submission in this directory.
 
-    In the second case the name of the submission is printed on stderr.
+    In the second case, the name of the submission is printed on stderr.
 
     Raises
     ------

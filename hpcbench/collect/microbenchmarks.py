@@ -51,9 +51,9 @@ def read(lines: Iterable[str], path: Path) -> list[Microbenchmark]:
     Parameters
     ----------
     lines
-        Lines without line ends.
+        Lines without line endings.
     path
-        Path for the results. No file is opened here.
+        Path to store in the results. No file is opened here.
     """
     reader = _Reader(path)
     for number, line in enumerate(lines, 1):
@@ -205,7 +205,7 @@ def _leading(heading: Heading) -> tuple[BenchmarkColumn, ...]:
 
 
 def _first(heading: Heading, cells: list[str], line: int) -> TableRow | None:
-    """Return the row reduced to the first quantity and the result of its check, if there is one."""
+    """Return a row with only the first quantity and, if present, the result of its check."""
     leading = _leading(heading)
     verdicts = [cell for cell in cells if cell in ("Pass", "Fail")]
     figures = [cell for cell in cells[len(leading) :] if cell not in (*verdicts, "N/A")]

@@ -1,4 +1,4 @@
-"""Reader of the log of a user's program: lines of the program between hpcbench's events.
+"""Reader of the log of a user's program, which contains the program's lines and hpcbench's events.
 
 The lines are parsed with the dialect of the program's framework, or with the regular expressions in the study. A time
 stamp precedes each line. If the program does not print its speed, the speed is computed from the time stamps.
@@ -30,7 +30,7 @@ _SPEEDS = ("seconds", "samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
 
 
 class _LinesReader:
-    """Reader of lines with the regular expressions in a study."""
+    """Reader that matches lines against the regular expressions in a study."""
 
     def __init__(self, path: Path, form: LogLines) -> None:
         self.log = RunLog(path, OWN)
@@ -62,7 +62,10 @@ class _LinesReader:
         return replace(self.log, events=list(self.log.events), notes=list(self.log.notes))
 
     def _numbers(self, match: "re.Match[str]", line: int) -> dict[str, Any]:
-        """Return the values of the regular expression's groups. If a group is not a number, omit it and add a note."""
+        """Return the values of the regular expression's groups.
+
+        If the text of a group is not a number, omit the group and add a note.
+        """
         values: dict[str, Any] = {}
         for name, digits in match.groupdict().items():
             if digits is None:
@@ -81,7 +84,7 @@ class ProgramReader:
     Parameters
     ----------
     path
-        Path for the records. No file is opened here.
+        Path to store in the records. No file is opened here.
     form
         Format in which the program prints its steps.
     """

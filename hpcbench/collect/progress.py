@@ -80,7 +80,7 @@ class Follower:
         self._judged: dict[str, tuple[_Seen, RunResult]] = {}
         self._settled: dict[str, RunProgress] = {}
         self._ends: dict[str, tuple[int, RunProgress]] = {}
-        """Attempt and final progress of each run whose end was detected."""
+        """Attempt and final progress of each run whose end has been detected."""
 
     def poll(self) -> list[RunProgress]:
         """Return the current state of all runs, in the order of the plan."""
@@ -133,7 +133,7 @@ class Follower:
         return progress
 
     def _onward(self, run: PlannedRun, progress: RunProgress, mark: Mark | None) -> RunProgress:
-        """Return the progress, or the end of the same attempt if it was already detected.
+        """Return the progress of a run, or the stored final progress if the end of this attempt was already detected.
 
         The scheduler's response may be older than the status files, and may report a finished job as running.
         """

@@ -21,7 +21,7 @@ from hpcbench.errors import UserError
 LONGEST_LINE = 16 << 20
 """Maximum length in bytes of a line that is read.
 
-It is large enough for the environment event of about 100,000 ranks.
+The limit is large enough for the environment event of about 100,000 ranks.
 """
 _CHUNK = 1 << 16
 MOST_NOTES = 20
@@ -47,7 +47,7 @@ class RunLog:
     running_means: set[str] = field(default_factory=set)
     """Quantities whose printed value is the mean over all steps so far."""
     precisions: dict[str, str] = field(default_factory=dict)
-    """Number formats of lowest precision reported in another framework's log, keyed by ``comm`` and ``linear``."""
+    """Least precise number format that another framework's log reports for each of ``comm`` and ``linear``."""
 
     def event(self, kind: type[E]) -> E | None:
         """Return the last event of this kind, or None if there is none."""
@@ -74,7 +74,10 @@ class RunLog:
 
     @property
     def planned_steps(self) -> int | None:
-        """Number of planned steps. If the log does not contain it, the number of steps of a completed run is used."""
+        """Number of planned steps.
+
+        If the log does not contain this number, the number of steps of a completed run is used.
+        """
         last = self.last_step
         if last is None or last.steps is not None:
             return last.steps if last else None
@@ -158,7 +161,7 @@ class LogReader:
     Parameters
     ----------
     path
-        Path for records and errors. No file is opened here.
+        Path to store in records and errors. No file is opened here.
     """
 
     def __init__(self, path: Path) -> None:

@@ -23,7 +23,7 @@ from hpcbench.errors import UserError
 from hpcbench.files import decompression, read_json
 
 UNKNOWN_SITE = "unknown site"
-"""Site name for logs that do not contain one."""
+"""Site name for logs that do not contain a site name."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class RunResult:
     given: bool = False
     """Whether the user specified the scheme and the pairing because the run has no plan."""
     submission: str = ""
-    """Label of the submission. It is empty unless a report contains several submissions of one study."""
+    """Label of the submission. The label is empty unless a report contains several submissions of one study."""
 
     @property
     def state(self) -> State:
@@ -70,7 +70,7 @@ class RunResult:
 
 @dataclass
 class Submission:
-    """A plan with its runs, or a set of logs."""
+    """A planned submission with its runs, or a set of logs."""
 
     root: Path | None
     plan: RunPlan

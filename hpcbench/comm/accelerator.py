@@ -118,7 +118,7 @@ class Accelerator(ABC):
         convert(self.codecs, target, source, stream, accumulate=accumulate, residual=residual)
 
     def add(self, total: DeviceArray, values: DeviceArray, stream: int) -> None:
-        """Add values to the total. Values and total have the same floating-point dtype."""
+        """Add values to the total. The values and the total have the same floating-point dtype."""
         self.use()
         add(self.codecs, total, values, stream)
 

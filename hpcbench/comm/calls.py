@@ -1,4 +1,4 @@
-"""Start of a group's calls. Concurrent calls have separate MPI tags.
+"""Functions that start the calls of a group. Concurrent calls have separate MPI tags.
 
 Two calls between the same ranks may be in flight at once, and slices of one call may overtake each other. Therefore
 each slice has its own tags. A new call first waits for the earlier call that used the same tags. All ranks make calls

@@ -1,7 +1,7 @@
 """The interface between plans and the library that transports their messages.
 
-Plans, steps and the executor use ranks, bytes and tags. A carrier sends and receives the bytes. MPI (mpi_carrier.py) is
-the carrier of hpcbench's training. PyTorch process groups (hpcbench/programs) are the carriers for other programs.
+Plans, steps and the executor refer only to ranks, bytes and tags. A carrier sends and receives the bytes. hpcbench's
+own training uses MPI (mpi_carrier.py) as the carrier. Other programs use PyTorch process groups (hpcbench/programs).
 """
 
 from typing import Any, Protocol

@@ -23,7 +23,7 @@ class Counters(MessageCounts):
 
     calls: int = 0
     plain_calls: int = 0
-    """Calls without the codec.
+    """Calls that did not use the codec.
 
     Possible reasons: the MPI library was faster, the message was smaller than `min_bytes`, or the message stayed within
     a node and the channel encodes only traffic between nodes.
@@ -58,11 +58,11 @@ class Channel:
     dtype: np.dtype[Any] | None = None
     """Dtype that values are rounded to before encoding. If None, the dtype is unchanged."""
     min_bytes: int = 0
-    """Minimum size in bytes of encoded messages. For a collective, the size is that of the whole vector."""
+    """Minimum size in bytes of encoded messages. For a collective, the size of the whole vector counts."""
     between_nodes: bool = False
     """Encode only traffic between nodes. Messages and sums within a node are not encoded."""
     low_rank: int = 0
-    """Rank of the low-rank approximation of gradients, or 0 to send whole gradients."""
+    """Rank of the low-rank approximation of gradients, or 0 to send gradients without approximation."""
     feedback_average: float = 0.0
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
@@ -70,7 +70,7 @@ class Channel:
     sample_changes: int = 0
     """Number of samples whose activations both stages keep, or 0 to send activations instead of changes."""
     mixed_bits: float = 0.0
-    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
+    """Budget of mixed widths in bits per value, or 0 if widths are not mixed."""
     differences: bool = False
     """Whether messages contain the changes of weights since the previous gather instead of the weights."""
     axis: str = ""
@@ -95,7 +95,7 @@ class Channel:
 
     @property
     def treatment(self) -> Treatment:
-        """The treatment of the next message."""
+        """How the next message is treated."""
         return Treatment(
             *(self.codec.name, self.algorithm, self.feedback, self.min_bytes, self.between_nodes, self.low_rank),
             *(self.feedback_average, self.feedback_reset, self.differences),

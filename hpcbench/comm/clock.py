@@ -1,8 +1,8 @@
 """Clocks that measure the time between two points of a process.
 
 A GPU works asynchronously: the host's clock shows when work was launched, and stream events show when the work was
-completed. The duration of a span is available only after the device has reached its end. Waiting within a step would
-slow down the step. Therefore spans are collected, and are counted when the clock is settled.
+completed. The duration of a span is available only after the device has reached the end of the span. Waiting within a
+step would slow down the step. Therefore spans are collected, and are counted when the clock is settled.
 """
 
 import time
@@ -51,7 +51,9 @@ class HostClock:
 
 
 class DeviceClock:
-    """The clock of a stream. The measured time includes waits of the stream, and excludes concurrent host work.
+    """The clock of a stream.
+
+    The measured time includes time in which the stream waits, but not concurrent work of the host.
 
     Parameters
     ----------

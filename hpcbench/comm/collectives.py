@@ -1,4 +1,4 @@
-"""Collectives of a group. They are executed by the MPI library, by a plan, or by the steps of a single call.
+"""Collectives of a group, executed by the MPI library, by a plan, or by the steps of a single call.
 
 In groups of at least two ranks, all ranks call each function. Arrays must be in the memory described by `place`.
 """
@@ -104,7 +104,7 @@ def broadcast(member: Member, place: Place, buf: Array, root: int, channel: Chan
 
 
 def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, channel: Channel) -> Work:
-    """Sum `src` over the ranks into `dst` of the root rank. On other ranks `dst` is empty."""
+    """Sum `src` over the ranks into `dst` of the root rank. On other ranks, `dst` is empty."""
     at_root = member.rank == root
     chosen = member.choice.plan(Operation.REDUCE, src, channel, root=root)
     if chosen is None or chosen.algorithm is Algorithm.NATIVE:
@@ -122,7 +122,7 @@ def reduce(member: Member, place: Place, src: Array, dst: Array, root: int, chan
 def all_gather_counts(
     member: Member, place: Place, src: Array, dst: Array, pieces: Sequence[ElementRange], channel: Channel
 ) -> Work:
-    """Concatenate pieces of different sizes. `pieces` contains their positions in `dst`."""
+    """Concatenate pieces of different sizes. `pieces` contains the positions of the pieces in `dst`."""
     itemsize = channel.travels_as(src.dtype).itemsize
     automatic = channel.algorithm is Algorithm.AUTO and channel.codec.name == "none"
     if channel.algorithm is Algorithm.NATIVE or automatic:

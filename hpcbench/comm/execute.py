@@ -1,8 +1,8 @@
 """Execution of one slice of a plan on one rank.
 
-A slice is a generator. It yields the requests that it waits for and resumes with their statuses. One thread can
-therefore run many slices and operations concurrently: while messages of one slice are on the wire, values of another
-slice are encoded.
+A slice is a generator, which yields the requests that it waits for, and resumes with their statuses. One thread
+can therefore run many slices and operations concurrently: while messages of one slice are on the wire, values of
+another slice are encoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from hpcbench.contract.shards import ElementRange
 STAGES = 16
 """Number of stages of a plan that have distinct tags. Later stages reuse tags, and MPI preserves their order."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
-"""Combine modes in which received parts are added."""
+"""Modes in which received parts are added."""
 
 
 @dataclass

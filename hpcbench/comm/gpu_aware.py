@@ -27,7 +27,7 @@ class GpuAwareness(str, Enum):
 
 @dataclass(frozen=True)
 class Awareness:
-    """Result of the detection. Its truth value is True if MPI accepts device pointers.
+    """Result of the detection. The truth value of an instance is True if MPI accepts device pointers.
 
     Attributes
     ----------

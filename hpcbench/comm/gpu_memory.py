@@ -2,8 +2,8 @@
 
 With a GPU-aware MPI library, messages go from device memory to device memory. Otherwise, messages are copied to pinned
 host memory after encoding, and back to the device before decoding. MPI libraries ignore streams. Therefore a message is
-passed to MPI only after an event shows that its bytes are ready. A buffer is reused only after an event shows that it
-is no longer read. Threads do not block on events: the executor polls events and continues with other slices.
+passed to MPI only after an event shows that its bytes are ready. A buffer is reused only after an event shows that the
+buffer is no longer read. Threads do not block on events: the executor polls events and continues with other slices.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from hpcbench.comm.scratch import Scratch
 
 
 class DeviceMessage:
-    """A message that becomes ready when the device has finished writing it.
+    """A message that is ready when the device has finished writing its bytes.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class _Finish:
 
 
 class DeviceMemory:
-    """Memory of a slice whose values are on a device. It implements hpcbench.comm.memory.Memory.
+    """Memory of a slice whose values are on a device. The class implements hpcbench.comm.memory.Memory.
 
     Parameters
     ----------

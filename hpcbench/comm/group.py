@@ -92,7 +92,7 @@ class Group:
 
     @property
     def needs_order(self) -> bool:
-        """Whether `send` and `recv` of GPU arrays need the same order on both ranks, because NCCL has no tags."""
+        """Whether both ranks must `send` and `recv` in the same order, as NCCL requires for GPU arrays."""
         return self._own.streamed is not None
 
     @property
@@ -238,7 +238,8 @@ class Group:
         feedback
             Residuals of this vector, to which the error of the message is added.
         decodes
-            Whether `buf` receives the decoded values, as on the other rank. All messages of the channel are encoded.
+            Whether the decoded values, which the other rank receives, are also written to `buf`. All messages of the
+            channel are encoded.
         """
         if channel.sampler is not None:
             place, (there,) = self._own.places.of(buf)
@@ -272,8 +273,8 @@ class Group:
             The block to send, and a buffer for the next block. The first hop sends the rank's own block, and later hops
             send the block received last. Blocks have the same shape on all ranks.
         relay
-            Holder of the last received block in encoded form. Only the owner of a block encodes it. If only some links
-            are encoded, the block is encoded again for each of these links.
+            Object that holds the last received block in encoded form. Each block is encoded only by its owner. If only
+            some links are encoded, the block is encoded again for each of these links.
         """
         if channel.sampler is not None and not relay.begun and self.size > 1:  # later blocks belong to other ranks
             place, (there,) = self._own.places.of(src)

@@ -3,7 +3,7 @@
 The MPI standard has no half-precision sum that every library supports. MPICH and Open MPI have a float16 datatype, but
 may add the values one by one in software. Such sums are ten times slower than float32 sums and would make the
 uncompressed baseline too slow. A user-defined operation on 2-byte values works with every library. The operation adds
-in float32 and rounds after each addition, as MPI and NCCL do.
+in float32 and rounds after each addition, like MPI and NCCL.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Sums of encoded 8-bit integers with a scale shared by all ranks, after hZCCL.
+"""Sums of encoded 8-bit integers with a scale shared by all ranks, as in hZCCL.
 
 First, a maximum all-reduce determines the largest magnitude of each block. The MPI library then sums the 8-bit integers
 exactly, in 16 bits. Each value is rounded only once, and no intermediate result is decoded. However, messages are twice
@@ -31,8 +31,8 @@ def all_reduce(comm: MPI.Comm, buf: Array, codec: Quant, tally: Tally) -> Slice:
     codec
         Codec whose block size is used.
     tally
-        Tally of the bytes. Bytes are counted as for bandwidth-optimal all-reduces, as for all collectives of the
-        library.
+        Tally of the bytes. As for all collectives of the library, the bytes of a bandwidth-optimal algorithm are
+        counted.
     """
     if comm.size > HOMOMORPHIC_RANKS:
         raise ValueError(

@@ -1,7 +1,6 @@
-"""Speeds of links and codecs.
+"""Speeds of links and codecs, which `hpcbench bench network` measures.
 
-`hpcbench bench network` measures them. The defaults describe a cluster with 100 Gbit/s per node, so plans can be
-selected without measurements.
+The defaults describe a cluster with 100 Gbit/s per node, so plans can be selected without measurements.
 """
 
 import json
@@ -26,8 +25,8 @@ class Link:
     bytes_per_s: float
     """Bandwidth.
 
-    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, the bandwidth is that of a
-    whole node.
+    Within a node, the bandwidth is that of one rank while all ranks send. Between nodes, it is the bandwidth of a whole
+    node.
     """
 
 
@@ -67,11 +66,11 @@ class Links:
     native: tuple[tuple[str, int, float], ...] = ()
     measured: tuple[tuple[str, str, int, str, int, float], ...] = ()
     blocking: tuple[tuple[str, int], ...] = ()
-    """Entries (operation, bytes) of `native` whose times are those of blocking calls, because these were faster."""
+    """Entries (operation, bytes) of `native` whose times were measured with blocking calls, which were faster."""
     ranks_per_node: tuple[int, ...] = ()
     """Ranks per node in the measurements of `native` and `measured`, which apply only to this topology.
 
-    If empty, they apply to any topology.
+    If empty, the measurements apply to any topology.
     """
     transport: str = "mpi"
     """Library whose messages were measured."""

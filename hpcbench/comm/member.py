@@ -115,7 +115,7 @@ class Member:
         )
 
     def coded(self, channel: Channel, dtype: np.dtype[np.generic]) -> steps.Coded:
-        """Return a function that returns whether a message to or from a peer is encoded."""
+        """Return a function whose result says whether messages to and from a peer are encoded."""
         itemsize = channel.travels_as(dtype).itemsize
 
         def coded(part: PeerSpan) -> bool:

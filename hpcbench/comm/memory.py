@@ -42,14 +42,14 @@ class Tally(MessageCounts):
     """Recorder of the codec's work while a step is traced."""
 
     def encoded(self, begin: float) -> None:
-        """Count the time since `begin` as encoding."""
+        """Count the time since `begin` as encoding time."""
         end = time.perf_counter()
         self.encode_s += end - begin
         if self.recorder is not None:
             self.recorder.coded("encode", begin, end)
 
     def decoded(self, begin: float) -> None:
-        """Count the time since `begin` as decoding."""
+        """Count the time since `begin` as decoding time."""
         end = time.perf_counter()
         self.decode_s += end - begin
         if self.recorder is not None:
@@ -57,7 +57,7 @@ class Tally(MessageCounts):
 
 
 class Message(Protocol):
-    """Wire form of a part of a vector."""
+    """A part of a vector in the form in which it is sent."""
 
     @property
     def pending(self) -> Pending | None:
@@ -92,7 +92,7 @@ class Memory(Protocol):
         """Return a buffer for an incoming unencoded message that replaces `values`."""
 
     def arrived(self, inbox: Any, nbytes: int, sender: int) -> Message:
-        """Return the received encoded message. Raise TransitError if it is damaged."""
+        """Return the received encoded message. Raise TransitError if the message is damaged."""
 
     def decode(self, message: Any, out: Any, *, accumulate: bool = False) -> None:
         """Decode a message into `out`, or add it to `out`."""
@@ -101,7 +101,7 @@ class Memory(Protocol):
         """Write an unencoded message to `out`, or add it to `out`."""
 
     def round_in_place(self, values: Any) -> None:
-        """Round values in place, as sending them in an unencoded message would."""
+        """Round values in place, as if they were sent in an unencoded message."""
 
     def copy(self, values: Any, to: Any = None) -> Any:
         """Copy values. By default, the copy is stored in memory that exists as long as the slice."""
@@ -142,7 +142,7 @@ class HostMemory:
     """
 
     ahead = False
-    """Always False: the first message of a step is sent while the second one is encoded."""
+    """Always False: the first message of a step is sent while the second message is encoded."""
 
     def __init__(self, codec: Codec, dtype: np.dtype[Any], scratch: Scratch, tally: Tally, *, sealed: bool) -> None:
         self._codec, self._dtype, self._scratch, self._tally = codec, dtype, scratch, tally
@@ -199,7 +199,7 @@ class HostMemory:
         widen(inbox[: out.size * self._dtype.itemsize].view(self._dtype), out, accumulate=accumulate)
 
     def round_in_place(self, values: Array) -> None:
-        """Round values in place, as sending them in an unencoded message would."""
+        """Round values in place, as if they were sent in an unencoded message."""
         if values.dtype != self._dtype:
             widen(self._rounded(values), values)
 
@@ -222,7 +222,7 @@ class HostMemory:
         total += values
 
     def finish(self) -> None:
-        """No-op, because no work remains."""
+        """Do nothing, because no work remains."""
 
     def give_back(self) -> None:
         """Return all borrowed buffers to the scratch pool."""

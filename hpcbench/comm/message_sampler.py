@@ -1,7 +1,7 @@
 """Sampler that copies a rank's messages in some steps, before encoding.
 
 Runs without message sampling have no sampler. A sample contains the values in the dtype in which they are sent. These
-values are the input of the codec without the residuals of error feedback.
+values are the codec's input before the residuals of error feedback are added.
 """
 
 import math
@@ -17,7 +17,7 @@ from hpcbench.contract.message_samples import MessagePart, SampledMessage
 MessageTensors = Callable[[], Sequence[MessagePart]] | Sequence[int] | None
 """Description of the tensors in a message: a function that lists the tensors, or the shape of a single tensor.
 
-A first dimension of -1 is inferred from the message size.
+If the first dimension is -1, it is inferred from the message size.
 """
 
 
@@ -144,7 +144,7 @@ class ChannelSampler:
 
 
 def choose_evenly(count: int, each: int) -> frozenset[int]:
-    """Choose `each` of `count` messages, including the first and the last.
+    """Choose `each` messages out of `count`, including the first and the last.
 
     If count is 0, choose the first `each` messages.
     """

@@ -2,7 +2,7 @@
 
 Calls are nonblocking, so that the wait strategy of the run applies. Blocking calls, which may be faster, are used if no
 other operation is in flight. The library chooses the algorithm. Bytes are counted as for a bandwidth-optimal algorithm.
-Sums of 16-bit values are implemented in `half_sums`.
+The module `half_sums` implements sums of 16-bit values.
 """
 
 from typing import Any

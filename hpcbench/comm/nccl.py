@@ -1,8 +1,8 @@
 """NCCL communicators for GPU arrays.
 
-The binding is CuPy's (`cupy.cuda.nccl`): CuPy is already used to compile the kernels. Its wheels load NVIDIA's NCCL
-wheel, and on AMD GPUs it binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28.
-All calls return immediately and are stream-ordered. All ranks of a communicator make the calls in the same order.
+The binding is CuPy's (`cupy.cuda.nccl`): CuPy is already used to compile the kernels. CuPy's wheels load NVIDIA's NCCL
+wheel, and on AMD GPUs CuPy binds RCCL. `nccl4py` has more functions, which are not needed here, and requires NCCL 2.28.
+All calls return immediately and are stream-ordered. All ranks of a communicator must make the calls in the same order.
 """
 
 import os
@@ -21,9 +21,9 @@ from hpcbench.errors import UserError
 _NUMBERS = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6, "float32": 7}
 TYPES: dict[np.dtype[Any], int] = {np.dtype(name): number for name, number in _NUMBERS.items()}
 TYPES |= {np.dtype(np.float64): 8, BFLOAT16: 9}
-"""Dtype numbers of `ncclDataType_t` in nccl.h, which are part of NCCL's ABI."""
+"""Values of the enumeration `ncclDataType_t` in nccl.h, which are part of NCCL's ABI."""
 OPERATIONS = ((MPI.SUM, 0), (MPI.PROD, 1), (MPI.MAX, 2), (MPI.MIN, 3))
-"""Reduction numbers of `ncclRedOp_t` in nccl.h."""
+"""Values of the enumeration `ncclRedOp_t` in nccl.h."""
 
 
 class Communicator(ABC):
@@ -57,7 +57,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def send(self, content: DeviceArray, peer: int, stream: int) -> None:
-        """Send bytes to a rank. The rank must post the receive in the corresponding group."""
+        """Send bytes to a rank. That rank must post the receive in the corresponding group of calls."""
 
     @abstractmethod
     def receive(self, inbox: DeviceArray, peer: int, stream: int) -> None:
@@ -81,7 +81,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def reduce(self, src: DeviceArray, dst: DeviceArray, root: int, stream: int) -> None:
-        """Sum `src` over the ranks into `dst` of the root. On other ranks `dst` is ignored."""
+        """Sum `src` over the ranks into `dst` of the root. On other ranks, `dst` is ignored."""
 
     @abstractmethod
     def free(self) -> None:

@@ -1,6 +1,6 @@
 """NCCL's own collectives, enqueued on a stream.
 
-These collectives are the baseline on GPUs. The interface is that of `native.Library`.
+These collectives are the baseline on GPUs. The interface is the same as in `native.Library`.
 """
 
 from collections.abc import Sequence

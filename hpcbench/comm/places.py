@@ -1,4 +1,4 @@
-"""Memory of an operation's arrays: host memory or GPU memory."""
+"""Memory that contains an operation's arrays: host memory or GPU memory."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +26,7 @@ class Place(Protocol):
     clock: Clock
     """The clock that measures the caller's computation."""
     called: Any
-    """Mark of the clock when the operation was called. None stands for the mark at the operation's start."""
+    """Mark that the clock returned when the operation was called. None stands for the mark at the operation's start."""
 
     def memory(self, codec: Codec, dtype: np.dtype[Any], tally: Tally, *, sealed: bool) -> Memory:
         """Create the memory of one slice."""
@@ -35,7 +35,7 @@ class Place(Protocol):
         """Copy values when all work that the caller has launched so far is complete."""
 
     def snapshot(self, values: Any) -> Any:
-        """Copy the current values. The caller may change them after `settle`."""
+        """Copy the current values. The caller may change the values after `settle`."""
 
     def sample(self, values: Any) -> Array:
         """Copy values to the host immediately."""
@@ -111,7 +111,7 @@ class HostPlace:
         return self._back(call(here, there), there, target, lent)
 
     def settle(self) -> None:
-        """No-op, because values are never read again after encoding."""
+        """Do nothing, because values are never read again after encoding."""
 
     def took(self, seconds: float) -> float:
         """Return the duration on the host's clock."""
@@ -125,7 +125,7 @@ class HostPlace:
 
 
 class DevicePlace:
-    """Device arrays of one operation, from the time of the call on.
+    """Device memory of one operation's arrays, from the time of the call on.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class DevicePlace:
         return rooms[0], rooms[-1]
 
     def _back(self, call: Slice, ways: list[tuple[DeviceArray, Any]], lent: list[tuple[Scratch, Any]]) -> Slice:
-        """Make the call, and then copy the results: in each pair, from the second array to the first."""
+        """Make the call, and then copy the results from the second array of each pair to the first."""
         yield from call
         for to, of in ways:
             if to.dtype != of.dtype:

@@ -1,7 +1,7 @@
 """Estimated time of a plan, from the speeds of links and codecs.
 
 The model has a latency per message, a bandwidth per link, and a speed per codec (alpha, beta, gamma). With pipelined
-slices, the slowest resource hides the times of all others.
+slices, the time of the slowest resource hides the times of all others.
 """
 
 import math
@@ -10,7 +10,7 @@ from hpcbench.comm.links import Links, interpolate
 from hpcbench.comm.plan import Plan
 
 _NOT_HIDDEN = 0.25
-"""Wire time and work time overlap, except for this fraction of the shorter of the two.
+"""Fraction of the shorter of wire time and work time that is not hidden by the longer.
 
 Overlap is imperfect, because both use cores and memory.
 """

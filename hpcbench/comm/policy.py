@@ -22,7 +22,7 @@ class Policy:
     Parameters
     ----------
     scheme
-        The scheme. Its algorithm applies to all reductions and gathers.
+        The scheme. The algorithm of the scheme applies to all reductions and gathers.
     dtypes
         Dtype in which values are sent, keyed by the messages' content (`training.CONTENTS`). If an entry is missing or
         None, the dtype of the values is unchanged.
@@ -76,12 +76,12 @@ class Policy:
         return self._dtypes.get(find_content(traffic) or "")
 
     def named(self, name: str) -> Channel:
-        """Return the channel with this name. A name consists of the traffic's fields, joined by spaces."""
+        """Return the channel with this name. The name consists of the fields of the traffic, joined by spaces."""
         dimension, phase, kind, *axis = name.split()
         return self.channel(Dimension(dimension), Phase(phase), MessageKind(kind), *axis)
 
     def record(self, recorder: Recorder | None) -> None:
-        """Attach a trace recorder to all channels. If None, detach it."""
+        """Attach a trace recorder to all channels. If None, detach the current recorder."""
         self._recorder = recorder
         for channel in self._channels.values():
             self._give_recorder(channel)

@@ -1,10 +1,10 @@
 """Progress of operations while their caller waits or computes.
 
 An MPI library moves messages only inside MPI calls. Nonblocking collectives of the library often progress only while
-the caller waits for them. Each library has its own remedy, such as progress threads. Environment variables enable these
-threads, and each thread costs a core. Here, operations are generators of point-to-point messages. The caller tests the
-messages while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes MPI
-calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their
+the caller waits for them. Each library has its own remedy, such as progress threads, which are enabled by environment
+variables and occupy one core each. In hpcbench, operations are generators of point-to-point messages. The caller tests
+the messages while it waits. A thread tests the messages while the caller computes. Only one of the two threads makes
+MPI calls at a time. Every library with ``MPI_THREAD_SERIALIZED`` allows this: MPICH, Open MPI, MVAPICH and their
 derivatives.
 """
 
@@ -131,7 +131,7 @@ class Progress:
         self.wait, self.background = wait, background
         self._operations: list[SliceQueue] = []
         self._drives = threading.Lock()
-        """Held by the thread that makes MPI calls."""
+        """Lock held by the thread that makes MPI calls."""
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -47,8 +47,8 @@ def hop(call: Call, to: PeerSpan, of: PeerSpan, relay: Relay, tag: int, memory: 
     to, of
         Spans of the sent and the received block.
     relay
-        Holder of the block to send. If the holder is empty, the rank's own block is sent. Afterwards it holds the
-        received block.
+        Relay with the block to send. If the relay is empty, the rank's own block is sent. Afterwards, the relay holds
+        the received block.
     tag
         MPI tag of the messages. Concurrent hops between the same ranks need different tags.
     memory

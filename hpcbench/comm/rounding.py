@@ -38,7 +38,10 @@ def narrow(values: Array, out: Array, residual: Array | None = None) -> None:
 
 
 def widen(values: Array, out: Array, *, accumulate: bool = False) -> None:
-    """Write values to a wider array, or add the values to that array. Both arrays are contiguous, with shape (n,)."""
+    """Write values to an array of a wider dtype, or add the values to that array.
+
+    Both arrays are contiguous, with shape (n,).
+    """
     if is_half(values.dtype) and out.dtype == np.float32:
         kernels().halves.widen(type_of(values.dtype), values.ctypes.data, values.size, out.ctypes.data, accumulate)
     elif accumulate:

@@ -1,4 +1,4 @@
-"""Sampled error of a lossy codec. Measuring every message would need a second pass over the values."""
+"""Sampled error of a lossy codec. Measuring every message would require a second pass over the values."""
 
 from typing import Any
 

@@ -158,8 +158,8 @@ def find_doubling_place(rank: int, ranks: int) -> int:
 def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """Exchange whole vectors at distances 1, 2, 4, ... (recursive doubling).
 
-    There are few messages, with one rounding each. Ranks beyond the largest power of two first send their vector to a
-    neighbor, and finally receive the result unencoded.
+    There are few messages, and values are rounded once per message. Ranks beyond the largest power of two first send
+    their vector to a neighbor, and finally receive the result unencoded.
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
@@ -198,7 +198,7 @@ def _across(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[ElementRange]]:
-    """Return the ranks of this node. Each has the pieces of all ranks with the same local rank."""
+    """Return the ranks of this node. Each of these ranks has the pieces of all ranks with its local rank."""
     return {
         member: [pieces[members[place]] for members in topology.members]
         for place, member in enumerate(topology.members[topology.node_of[rank]])
@@ -206,7 +206,7 @@ def _within(topology: Topology, rank: int, pieces: Pieces) -> dict[int, list[Ele
 
 
 def _joined(owned: dict[int, list[ElementRange]]) -> dict[int, list[ElementRange]]:
-    """Merge adjacent spans. Boundaries are needed only between encoded spans."""
+    """Merge adjacent spans. Spans must be kept apart only if they are encoded."""
     result: dict[int, list[ElementRange]] = {}
     for member, spans in owned.items():
         joined: list[ElementRange] = []
@@ -240,8 +240,8 @@ def hierarchical_gather(topology: Topology, rank: int, pieces: Pieces, *, coded_
 def broadcast(topology: Topology, rank: int, root: int, span: ElementRange, *, chain: bool) -> list[PlanStep]:
     """Send one rank's span to all ranks. The span is encoded once and forwarded unchanged.
 
-    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both, ranks of a node are
-    adjacent, so a chain enters each node only once.
+    The span is forwarded along a chain, with pipelined slices, or down a binomial tree. In both cases, the ranks of a
+    node are adjacent, so a chain enters each node only once.
     """
     home = topology.node_of[root]
     order = sorted(range(topology.ranks), key=lambda r: (r != root, (topology.node_of[r] - home) % topology.nodes, r))

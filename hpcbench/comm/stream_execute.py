@@ -1,8 +1,8 @@
 """Stream-ordered execution of plan steps: the host enqueues all work and never waits.
 
-The steps have the same meaning as in `execute`. Each slice has one stream, its lane. A step consists of kernels that
-create its messages, one NCCL group of sends and receives, and kernels that decode and sum. With two slices in flight,
-the kernels of one slice run during the transfers of the other.
+The steps have the same meaning as in `execute`. Each slice is executed on one stream, which is called its lane. A step
+consists of kernels that create its messages, one NCCL group of sends and receives, and kernels that decode and sum.
+With two slices in flight, the kernels of one slice run during the transfers of the other.
 
 NCCL operations on a communicator run one after another, in the order in which this rank enqueues them. Therefore all
 ranks enqueue the groups of two slices in the order of their stages. A rank without messages in a stage omits its group,
@@ -24,14 +24,14 @@ from hpcbench.comm.steps import PlanStep
 
 
 class Lane:
-    """A stream of a communicator with separate buffers.
+    """A stream of a communicator, with buffers of its own.
 
     Stream order protects the buffers. Buffers are returned as soon as their last use has been enqueued.
 
     Parameters
     ----------
     pools
-        Buffers that are used by no other stream.
+        Buffers that no other stream uses.
     """
 
     def __init__(self, pools: Pools) -> None:

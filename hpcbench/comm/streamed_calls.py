@@ -1,4 +1,4 @@
-"""Calls of a group on GPU arrays that NCCL transports.
+"""Calls of a group whose GPU arrays are transported by NCCL.
 
 A call immediately enqueues all its work in the caller's thread. `wait` makes the caller's current stream wait for the
 call; the host does not wait. Times are read from events when the clock is settled. MPI still transports host arrays.

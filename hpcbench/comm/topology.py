@@ -76,7 +76,7 @@ class Topology:
 
     @property
     def per_node(self) -> int:
-        """Ranks per node. If nodes differ, the maximum is returned."""
+        """Ranks per node. If the nodes differ, the maximum is returned."""
         return max((len(ranks) for ranks in self.members), default=0)
 
     def near(self, a: int, b: int) -> bool:

@@ -17,7 +17,7 @@ class Vector(Protocol):
         """Return the memory for received values."""
 
     def total(self, span: ElementRange, memory: Memory) -> Array:
-        """Return the memory of a sum. It contains this rank's own contribution."""
+        """Return the memory of a sum. The memory contains this rank's own contribution."""
 
 
 class InPlace:

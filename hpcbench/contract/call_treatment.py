@@ -1,8 +1,8 @@
 """Selection of the scheme's rule for a program's collective call.
 
-The decision depends only on group, operation, dtype and size. These are identical on all ranks of the call, so all
-ranks make the same decision. It is unknown whether a call belongs to the forward or the backward pass, because pipeline
-gradients look like activations. Therefore the same rule must apply to both passes.
+The decision depends only on group, operation, dtype and size. These values are identical on all ranks of the call, so
+all ranks make the same decision. It is unknown whether a call belongs to the forward or the backward pass, because
+pipeline gradients look like activations. Therefore the same rule must apply to both passes.
 """
 
 from enum import Enum

@@ -22,12 +22,12 @@ _RULER = re.compile(r"[\W_]*")
 _DASHES = re.compile(r"-{20,}")
 """Rulers that Open MPI prints above and below a message. The first sentence of the message describes the problem."""
 _WRAPPED = 50
-"""Minimum length of a wrapped line outside a message between rulers."""
+"""Minimum length of a line that counts as wrapped, outside messages between rulers."""
 _WARNING = re.compile(
     r"(?:\S+:\s*)?warning\b|.*\b\w*warning: |A high-performance Open MPI |[IW][0-9]{4} ", re.IGNORECASE
 )
 _ASIDE = re.compile(r"WARNING|Primary job +terminated|\w+ detected that one or more processes exited")
-"""First words of Open MPI paragraphs that do not contain a cause."""
+"""First words of Open MPI paragraphs that do not name a cause."""
 _PROGRAM = re.compile(r"\S+: ")
 _NOISE = re.compile(
     rf"{_RULER.pattern}$|=|YOUR APPLICATION|This typically|Please see"
@@ -59,7 +59,7 @@ class OutputLine:
     number: int
     """Line number in the file, starting at 1."""
     place: int
-    """Index of the line among all lines of its rank, including empty ones."""
+    """Index of the line among all lines of its rank, including empty lines."""
     source: str
     """Label of the rank that wrote the line, as returned by `split_label`."""
     text: str
@@ -172,7 +172,7 @@ def _useful(lines: Sequence[OutputLine]) -> list[int]:
 
 
 def _message(lines: Sequence[OutputLine], index: int) -> int | None:
-    """Return the index of the first line of the message between rulers that encloses a line, or None if none does."""
+    """If a line is in a message between rulers, return the index of the message's first line, else None."""
     begin: int | None = None
     for place, line in enumerate(lines[: index + 1]):
         if _DASHES.fullmatch(line.text):

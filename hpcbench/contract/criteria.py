@@ -1,4 +1,4 @@
-"""Criteria in a study: margins for comparisons with the baseline, and bounds for single quantities."""
+"""Criteria in a study: margins for comparisons with the baseline, and bounds for individual quantities."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ class Criteria(Section):
 
 
 class QuantityBound(Section):
-    """A bound for one quantity. It applies to the runs that `scheme` and `cell` select, by default to all runs.
+    """A bound for one quantity. The bound applies to the runs that `scheme` and `cell` select, by default to all runs.
 
     Without `confidence`, each run must satisfy the bound. With `confidence`, the mean over the runs of each scheme and
     cell is tested, and the bound is met, violated or inconclusive.

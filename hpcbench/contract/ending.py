@@ -83,12 +83,12 @@ def read_ending(path: Path, *, numbered: bool = True) -> Ending | None:
 
 
 def _ending(path: Path, pieces: list[str], first: int, *, began: bool) -> Ending:
-    """Parse the last lines of a log. The last piece is the text after the last line ending.
+    """Parse the last lines of a log. The last item is the text after the last line ending.
 
     Parameters
     ----------
     first
-        Line number of the first piece.
+        Line number of the first item.
     began
         Whether a start event precedes these lines.
     """

@@ -56,5 +56,5 @@ class Exceptions:
         return min(named or last.values(), key=lambda line: line.number, default=None)
 
     def victim(self) -> OutputLine | None:
-        """Return the first exception that was caused by the failure of another rank."""
+        """Return the first exception caused by the failure of another rank."""
         return next((line for line in self._lines if _VICTIM.match(line.text)), None)

@@ -63,7 +63,7 @@ class Experts(Section):
         return min(max(self.min_capacity, wanted), tokens)
 
     def in_layer(self, layer: int) -> bool:
-        """Return whether a layer (from 0) contains experts."""
+        """Return whether a layer (counted from 0) contains experts."""
         return layer >= self.first and (layer + 1) % self.every == 0
 
     def layers_of(self, layers: range) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rules for schemes that change gradients: the matrices of low-rank sums, and the runs that allow each mechanism."""
+"""Rules for schemes that change gradients: which matrices have low-rank sums, and which runs allow each mechanism."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.training import UNFLUSHED, Train
 
 LEAST_RATE = 2
-"""Minimum ratio between the number of elements of a matrix and that of its factors."""
+"""Minimum ratio of the number of elements in a matrix to the number of elements in its factors."""
 
 
 def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
@@ -44,7 +44,7 @@ def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
 
 
 def find_difference_misfit(scheme: Scheme, train: Train) -> str | None:
-    """Return why a run cannot gather differences of weights, or None if it can."""
+    """Return why a run cannot gather weight differences, or None if it can."""
     if not any(rule.differences for rule in scheme.rules):
         return None
     if train.zero == 3:

@@ -42,7 +42,7 @@ GRID_AXES: Axes = ("e", "i", "j", "k")
 
 
 WORDS = ("column", "row", "head", "vocabulary", "positions", "norm")
-"""Layer kinds that tensor parallelism distinguishes. They are keys of the sharding tables."""
+"""Layer kinds that tensor parallelism distinguishes. These kinds are the keys of the sharding tables."""
 OF_EXPERTS = "expert "
 """Prefix of layer kinds within an expert."""
 TABLES = ("head", "vocabulary", "positions")
@@ -70,9 +70,9 @@ class Multiplication:
     Attributes
     ----------
     left, right
-        Collection of an operand's shards: a gather, or broadcasts for a streamed dim.
+        Messages that collect an operand's shards: a gather, or broadcasts for a streamed dim.
     result
-        Reduction of the partial sums: a reduce-scatter, or reductions for a streamed dim.
+        Messages that reduce the partial sums: a reduce-scatter, or reductions for a streamed dim.
     pieces
         Number of pieces of the streamed dim, or 1 if no dim is streamed.
     unsummed
@@ -238,9 +238,9 @@ class Grid:
     def products(self) -> dict[str, Product]:
         """Products keyed by layer kind.
 
-        ``column`` maps the residual stream to the inside of a block, and ``row`` maps it back. ``head`` maps the stream
-        to the logits. ``vocabulary`` maps one-hot rows, which are replicated on all ranks, to the stream. Head and
-        embedding weights both have the shape [V, h] and may be shared.
+        ``column`` maps the residual stream to the activations inside a block, and ``row`` maps these back. ``head``
+        maps the stream to the logits. ``vocabulary`` maps one-hot rows, which are replicated on all ranks, to the
+        stream. Head and embedding weights both have the shape [V, h] and may be shared.
         """
         m, stream, inner = self.rows, self.stream, self.inner
         if self.mode == "3d":

@@ -1,6 +1,6 @@
 """Resolution of job states from status files and scheduler answers.
 
-A status file contains how the job ended. The scheduler explains why a status file is missing.
+A status file contains how the job ended. If a status file is missing, the scheduler's answers may explain why.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ Accounting is delayed, and requeued jobs are not listed immediately.
 _SKEW = 60.0
 """Maximum lag of a compute node's clock behind the login node's clock, in seconds."""
 _SLOW_REASON = 60.0
-"""Seconds after the end of a script during which the scheduler may still report the reason for the end."""
+"""Seconds after the end of a script during which the scheduler may still report why the script ended."""
 _SLOW_FILES = 30.0
 """Maximum delay in seconds until a compute node's status file is visible on the login node."""
 
@@ -69,7 +69,7 @@ class Status:
     exit: int | None = None
     """Exit status from the status file."""
     where: str | None = None
-    """Location of the reason as ``file:line``."""
+    """Location of the message with the reason, as ``file:line``."""
 
     def job(self, id: str) -> JobSummary:
         """Return a summary of job `id`, which is used to resolve the states of its runs."""
@@ -197,7 +197,7 @@ def _put_back(mark: Mark, times: int, answer: SchedulerAnswer | None, requeue: b
 
 
 def _clears_up(mark: Mark, answer: SchedulerAnswer | None, silent: str | None, clock: float) -> Status | None:
-    """Return the status of a recently ended job while its scheduler may still report the reason, or None otherwise."""
+    """Return the status of a job that ended so recently that its scheduler may still report the reason, or None."""
     end = _seconds(mark.end)
     if not mark.exit or end is None or abs(clock - end) > _SLOW_REASON:
         return None

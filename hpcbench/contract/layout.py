@@ -61,7 +61,7 @@ class Partition(Section):
 
     @property
     def grid(self) -> Grid:
-        """Grid of the tensor-parallel ranks. `find_model_misfit` checks that it exists."""
+        """Grid of the tensor-parallel ranks. `find_model_misfit` checks that the grid exists."""
         return make_grid(self.tensor, self.tp, self.depth)
 
     @property
@@ -99,7 +99,7 @@ class Partition(Section):
 
 
 class _Replicas(Section):
-    """Dimension that `Layout` adds to `Partition`. In files, fields of the second base class come first."""
+    """Parallel dimension that `Layout` adds to `Partition`. In files, fields of the second base class come first."""
 
     dp: Count = Field(1, description="Data-parallel size.")
 

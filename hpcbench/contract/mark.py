@@ -11,7 +11,7 @@ from hpcbench.files import exists, read_json
 
 FILE = "status.json"
 JOB_KEYS = ("state", "exit", "why", "attempt", "start", "end", "host", "hosts", "id")
-"""Keys in a job's status file. ``exit`` and ``end`` are added after the end."""
+"""Keys in a job's status file. ``exit`` and ``end`` are added when the job has ended."""
 RUN_KEYS = ("state", "exit", "limit", "why", "attempt", "start", "end", "host", "job", "id")
 """Keys in a run's status file.
 
@@ -27,11 +27,11 @@ class Mark:
     """``running``, ``ended``, or (only jobs) ``requeued``. The text is empty if the file contains no state."""
     attempt: int = 1
     exit: int | None = None
-    """Exit status, or None before the end."""
+    """Exit status, or None if the job or run has not ended."""
     start: str | None = None
     """Start time in UTC, ISO 8601."""
     end: str | None = None
-    """End time, or None before the end."""
+    """End time, or None if the job or run has not ended."""
     id: str | None = None
     """Scheduler ID of the attempt."""
     host: str | None = None

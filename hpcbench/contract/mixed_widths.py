@@ -34,18 +34,18 @@ class WidthCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class WidthBudget:
-    """Bytes that the super-groups of a piece may have."""
+    """Bytes that the super-groups of a piece may take in total."""
 
     groups: int
     """Number of super-groups."""
     remainder: int
-    """Number of values after the last complete super-group, which have 4 bits."""
+    """Number of values after the last complete super-group, which are sent with 4 bits."""
     spare: int
     """Bytes of the budget that remain if all super-groups have 2 bits."""
     middle_extra: int
-    """Bytes that a super-group with 4 bits has more than one with 2 bits."""
+    """Additional bytes of a super-group with 4 bits, compared with one with 2 bits."""
     wide_extra: int
-    """Bytes that a super-group with 8 bits has more than one with 2 bits."""
+    """Additional bytes of a super-group with 8 bits, compared with one with 2 bits."""
     wide_guess: float
     """Typical share of super-groups with 8 bits."""
 
@@ -55,14 +55,17 @@ class WidthBudget:
         return WidthCounts(self.groups - wide - middle, middle, wide, self.remainder)
 
     def guess(self) -> WidthCounts:
-        """Return typical counts. Only predictions use them, because a run chooses counts by its gradients."""
+        """Return typical counts.
+
+        Only predictions use these counts, because a run chooses the counts according to its gradients.
+        """
         return self.fill(min(self.groups, self.spare // self.wide_extra, int(self.groups * self.wide_guess)))
 
 
 def name_codecs(codec: str) -> tuple[str, str, str]:
     """Return the codecs with 2, 4 and 8 bits, given the 4-bit codec of a rule.
 
-    The 2-bit codec has the same blocks. Both other codecs have the same rounding.
+    The 2-bit codec has the same block size. The 2-bit and 8-bit codecs round in the same way.
     """
     layout, *options = spec.parse(codec).parameter.split(":")
     rounding = "".join(f":{option}" for option in options if option != "nonuniform")
@@ -88,7 +91,7 @@ def explain_wrong_budget(codec: str, bits: float) -> str | None:
 
 
 def make_budget(elements: int, codec: str, bits: float, *, scattered: bool) -> WidthBudget | None:
-    """Return the budget of a piece, or None without a complete super-group.
+    """Return the budget of a piece, or None if the piece has no complete super-group.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def make_budget(elements: int, codec: str, bits: float, *, scattered: bool) -> W
     codec, bits
         Codec of the rule, and its budget in bits per value. The budget includes scales and the exchanged norms.
     scattered
-        Whether sums are reduce-scattered. The all-reduce of norms then needs twice their bytes in the budget.
+        Whether sums are reduce-scattered. If so, the all-reduce of the norms takes twice their size from the budget.
     """
     groups, remainder = divmod(elements, SUPER_GROUP)
     if not groups:

@@ -17,8 +17,8 @@ def find_nccl_misfit(
 ) -> Misfit | None:
     """Return the first constraint of the nccl transport that a run violates, or None if it satisfies all.
 
-    Features without NCCL support are refused. If they were accepted, traffic that silently uses MPI would be compared
-    with traffic over NCCL.
+    Features without NCCL support are refused. Otherwise, traffic that silently uses MPI would be compared with traffic
+    over NCCL.
     """
     if train.transport != "nccl":
         return None

@@ -77,7 +77,7 @@ def make_user_error(
     where
         Function that returns ``file:line`` for a path.
     place
-        Function that converts a path in the model to the path in the user's file. By default they are equal.
+        Function that converts a path in the model to the path in the user's file. By default, both paths are equal.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}

@@ -49,7 +49,7 @@ def describe_changes(
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """Split a scheme's arguments with shell syntax.
+    """Split a scheme's arguments according to shell syntax.
 
     Raises
     ------

@@ -178,7 +178,7 @@ class Program(Section):
         values
             Values of the names in braces, in addition to the values in the study.
         arguments
-            Arguments of the scheme. They replace {arguments}, or are appended if the command does not contain
+            Arguments of the scheme. The arguments replace {arguments}, or are appended if the command does not contain
             {arguments}.
         """
         command = shlex.split(self.command)

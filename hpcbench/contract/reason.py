@@ -41,7 +41,7 @@ _CAUSES = [
         "{}: set node.cores of the site file to the cores that a job gets, or add --cpu-bind=none to launcher.args",
     ),
 ]
-"""Messages about causes outside the ranks. They take precedence over messages of ranks."""
+"""Messages about causes outside the ranks. These messages take precedence over messages of ranks."""
 _REMEDIES = [
     (re.compile("LSF affinity file"), "unset LSB_AFFINITY_HOSTFILE, the path of this file, in setup: of the site file"),
 ]

@@ -126,7 +126,7 @@ def find_missed_stage(scheme: Scheme, zero: int) -> int | None:
 
 
 def explain_wrong_gradients(scheme: Scheme, setting: TrafficSettings) -> str | None:
-    """Return why the backward pass would use different values than the forward pass, or None if they are identical.
+    """Return why the backward pass would not use the same values as the forward pass, or None if it would.
 
     Autograd treats the codec as the identity. A gradient is therefore correct only if the backward pass uses the values
     that the forward pass decoded. ZeRO-3 gathers weights for each pass, and recomputation sends activations again.
@@ -178,9 +178,9 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
 
 
 def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | None:
-    """Return why the backward pass of attention would use different keys and values, or None if they are identical.
+    """Return why attention's backward pass would not use the keys and values of its forward pass, or None if it would.
 
-    Ring attention sends keys and values again in the backward pass. Ulysses stores them, unless attention is
+    Ring attention sends keys and values again in the backward pass. Ulysses stores keys and values, unless attention is
     recomputed.
     """
     treatment = scheme.treatment(("CP", "FORWARD", "ACT"), step=step)

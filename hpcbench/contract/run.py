@@ -60,13 +60,13 @@ class Run(Section):
     oversubscribe: bool
     device: Literal["cpu", "cuda"]
     links: File | None
-    """File with measured times of the machine's links and codecs. None selects the defaults."""
+    """File with measured times of the machine's links and codecs, or None to use the default times."""
     shape: RankShape | None = None
     """The intended placement, or None if placement is not checked."""
     peak_tflops: dict[Precision, float] = Field(default_factory=dict)
     """Peak throughput of a GPU for dense products in TFLOP/s, keyed by precision, if the site sets it.
 
-    Only the report uses it.
+    Only the report uses this value.
     """
     gpu_aware_mpi: bool | None = None
     """Whether device pointers are passed to the MPI library, or None if the ranks detect support for them."""

@@ -78,7 +78,7 @@ def resolve_run_state(
     directory
         Directory of the run, for file names in messages.
     mark
-        Status file of the run, or None if it does not exist. If it cannot be read, its state is empty.
+        Status file of the run, or None if it does not exist. If the file cannot be read, its state is empty.
     job
         Job of the run.
     log
@@ -129,7 +129,7 @@ def resolve_run_state(
 
 
 def resolve_log_state(log: Ending) -> ResolvedState:
-    """Resolve the state of a run from its log alone."""
+    """Resolve the state of a run from its log only."""
     if log.end_line is not None:
         return _by_end_event(log)
     if diverged := _diverged(log):

@@ -1,4 +1,4 @@
-"""Rules about schemes that send changes of activations since a sample was last seen."""
+"""Rules for schemes that send how a sample's activations have changed since the sample was last processed."""
 
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Scheme

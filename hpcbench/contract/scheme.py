@@ -15,7 +15,7 @@ from hpcbench.contract.traffic import Algorithm, Traffic, is_all_reduced, list_p
 from hpcbench.contract.training import Optimizer
 
 _STANDS_FOR = {"SP": "TP"}
-"""Dimensions to which the rules of another dimension also apply.
+"""Dimensions to which the rules for another dimension also apply.
 
 Sequence parallelism splits each tensor-parallel all-reduce into two operations, so TP rules include SP.
 """
@@ -33,7 +33,7 @@ def check_codec(name: str) -> str:
 
 
 class Rule(Section):
-    """A codec for matching traffic. An omitted field matches everything."""
+    """A codec for the traffic that matches these fields. An omitted field matches everything."""
 
     dimension: Literal["DP", "ZERO", "TP", "SP", "CP", "EP", "PP"] | None = Field(
         None,
@@ -238,11 +238,11 @@ class Treatment:
     codec: str
     algorithm: Algorithm
     feedback: bool = False
-    """Whether the error of each message is added to the next message. False if messages have no error."""
+    """Whether the error of each message is added to the next message. The value is False if messages have no error."""
     min_bytes: int = 0
     between_nodes: bool = False
     low_rank: int = 0
-    """Rank of the low-rank approximation of gradient matrices, or 0 to send whole gradients."""
+    """Rank of the low-rank approximation of gradient matrices, or 0 to send gradients without approximation."""
     feedback_average: float = 0.0
     """Weight of the previous residual in the moving average of errors, or 0 for plain feedback."""
     feedback_reset: int = 0
@@ -254,7 +254,7 @@ class Treatment:
     rule: int = field(default=0, compare=False)
     """Index in `Scheme.all_rules`. Equality of treatments ignores this field."""
     mixed_bits: float = 0.0
-    """Budget of mixed widths in bits per value, or 0 for the codec alone."""
+    """Budget of mixed widths in bits per value, or 0 if widths are not mixed."""
 
     @property
     def is_random(self) -> bool:
@@ -392,7 +392,7 @@ class Scheme(Section):
 
     @property
     def process_changes(self) -> str:
-        """Environment variables, arguments, preloaded library, and setup lines of the scheme's runs, as one phrase."""
+        """Phrase that lists the variables, arguments, preloaded library, and setup lines of the scheme's runs."""
         return describe_changes(
             environment=self.environment, arguments=self.arguments, preload=self.preload, setup=self.setup
         )
@@ -476,7 +476,10 @@ def _find_refusal(algorithm: Algorithm, rules: tuple[Rule, ...]) -> Treatment | 
 
 
 class _Named(Section):
-    """Base class with the name of a scheme. It is the second base class, so that the name comes first in files."""
+    """Base class with the name of a scheme.
+
+    The class is used as the second base class, so that the name comes first in files.
+    """
 
     name: Name = Field(description="Name of the scheme in the study.")
 

@@ -1,8 +1,8 @@
 """The settings of a run, read from a run.json of any version.
 
-The strict schemas for writing are in `hpcbench.contract.run` and `program`. Here a missing value or a value of a
-different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is its
-JSON object.
+The strict schemas for writing are in `hpcbench.contract.run` and `program`. In this module, a missing value or a value
+of a different type becomes None, so that reports can read runs of other versions. The attribute `raw` of a section is
+its JSON object.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class CommPrecisionSettings(LogObject):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(StepWork):
-    """The training of a run."""
+    """The training settings of a run."""
 
     micro_batch: int | None = None
     comm_precision: CommPrecisionSettings = CommPrecisionSettings()
@@ -137,18 +137,18 @@ class SchemeSettings(LogObject):
 
     @property
     def hides_traffic(self) -> bool:
-        """Whether a library may change the messages, so that the counted bytes may differ from those on the network."""
+        """Whether a library may change the messages, so that the counted bytes may differ from the sent bytes."""
         return bool(self.environment or self.preload or self.setup)
 
     @property
     def codecs(self) -> set[str | None]:
-        """Codecs of the default rule and all other rules. The set is empty if the rules are unknown."""
+        """Codecs of all rules, including the default rule. The set is empty if the rules are unknown."""
         is_known = self.default is not None and self.rules is not None
         return {self.default, *(rule.codec for rule in self.rules or ())} if is_known else set()
 
     @property
     def is_uncompressed(self) -> bool:
-        """Whether the traffic is uncompressed. False if the scheme is unknown or has process changes."""
+        """Whether the traffic is uncompressed. The value is False if the scheme is unknown or has process changes."""
         plain = self.codecs == {"none"} and not any(rule.low_rank for rule in self.rules or ())
         return plain and not self.process_changes
 

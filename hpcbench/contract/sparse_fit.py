@@ -5,7 +5,7 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
 def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why the embedding's gradient must be sent whole, or None if it can be sent as rows.
+    """Return why the embedding's complete gradient must be sent, or None if rows can be sent.
 
     Parameters
     ----------

@@ -17,18 +17,21 @@ class State(StrEnum):
     """The loss became NaN or infinite. Only runs have this state."""
     FAILED = "failed"
     STOPPED = "stopped"
-    """The run stopped on request before a time limit. It can continue from its checkpoint."""
+    """The run stopped on request before a time limit. The run can continue from its checkpoint."""
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failure"
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The job or run ended without a message. For example, it was killed, was never started, or its machine failed."""
+    """The job or run ended without a message.
+
+    For example, the job was killed, was never started, or lost its machine.
+    """
     INCOMPLETE = "incomplete"
     """The log contains no end event, and no scheduler can be queried. Only runs have this state."""
     UNKNOWN = "unknown"
-    """The state cannot be determined. It counts neither as ended nor as successful."""
+    """The state cannot be determined. A job or run in this state counts neither as ended nor as successful."""
 
     @property
     def alive(self) -> bool:
@@ -49,7 +52,7 @@ STOPPED_EXIT = 75
 NO_ROOM_EXIT = 74
 """Exit status of a job script that cannot write to its directory (``EX_IOERR``)."""
 OVERTIME_EXIT = 124
-"""Exit status of a run that reached its own time limit (the same as that of ``timeout``)."""
+"""Exit status of a run that reached its own time limit (the same status as for ``timeout``)."""
 ENDED_BY_SIGNAL = (129, 130, 137, 140, 143)
 """Exit statuses in a shell after SIGHUP, SIGINT, SIGKILL, SIGUSR2 (sent by LSF at the run limit) and SIGTERM."""
 

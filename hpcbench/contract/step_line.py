@@ -1,7 +1,8 @@
 """The line that a run prints for each step: ``step k/N | name value unit | ... |``.
 
 `Step` lists all quantities of a step. `format_step` writes the quantities that a run of hpcbench prints, and
-`parse_step` reads them back. The closing bar shows that the line is complete. Lines without it are ignored.
+`parse_step` reads them back. The closing vertical bar shows that the line is complete. Lines without this bar are
+ignored.
 """
 
 import re
@@ -55,8 +56,8 @@ def _quantity(unit: str, meaning: str, printed: PrintedForm | None = None) -> An
 class Step:
     """A step of a run. A value that the log does not contain is None.
 
-    If a framework prints one line for several steps, the record has the number of the last step, and means over all of
-    these steps.
+    If a framework prints one line for several steps, the record has the number of the last step, and its values are
+    means over all of these steps.
     """
 
     step: int

@@ -157,7 +157,7 @@ def read_submission(root: Path) -> SubmissionFile:
 
 
 def _astray(submission: SubmissionFile) -> str | None:
-    """Return the first run or job that is only in some parts of the file, or None if the file is consistent."""
+    """Return the first run or job that is missing from a part of the file, or None if the file is consistent."""
     jobs, runs = {job.id for job in submission.jobs}, {run.id for run in submission.runs}
     named = [run.id for run in submission.runs if run.job not in jobs]
     named += [run for job in submission.jobs for run in job.runs if run not in runs]

@@ -9,7 +9,7 @@ def format_now() -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse an ISO 8601 time, which is in UTC if it has no time zone. Return None for any other text."""
+    """Parse an ISO 8601 time. A time without a time zone is taken as UTC. Return None for any other text."""
     try:
         time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:

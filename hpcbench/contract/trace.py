@@ -46,7 +46,7 @@ class ClockComparison:
     at: float
     """Time of the comparison, in seconds of the rank's clock."""
     ahead: float
-    """Seconds that the rank's clock is ahead."""
+    """Seconds that the rank's clock is ahead of the first rank's clock."""
     error: float
     """Upper bound on the error of `ahead` in seconds: half of the shortest round trip."""
 
@@ -64,7 +64,7 @@ class StepTrace:
     """Number of spans that were omitted because the trace had reached its size limit."""
 
     def ahead(self, at: float) -> float:
-        """Interpolate how many seconds the rank's clock is ahead of the first rank's clock at a given time."""
+        """Interpolate by how many seconds the rank's clock is ahead of the first rank's clock at a given time."""
         between = self.after.at - self.before.at
         part = (at - self.before.at) / between if between > 0 else 0.0
         return self.before.ahead + part * (self.after.ahead - self.before.ahead)

@@ -55,7 +55,7 @@ class Algorithm(str, Enum):
     NATIVE = "native"
     """The MPI library's own collective, without a codec."""
     TWO_SHOT = "two-shot"
-    """Encoded all-to-all, sum in at least fp32, encoded all-gather."""
+    """Encoded all-to-all, sum in at least fp32, and encoded all-gather."""
     HIERARCHICAL = "hierarchical"
     """Two-shot between nodes. Values within a node are not encoded."""
     HIERARCHICAL_ENCODED = "hierarchical-encoded"

@@ -151,7 +151,7 @@ class Data(Section):
 
 
 class CommPrecision(Section):
-    """Number format of messages, by their content. `auto` means `train.precision`."""
+    """Number format of messages, keyed by content. `auto` means `train.precision`."""
 
     activations: MessageFormat = Field("auto", description="Activations and their gradients: TP, SP, CP, EP and PP.")
     gradients: MessageFormat = Field("auto", description="Gradients of the weights; Megatron-LM uses fp32.")
@@ -346,12 +346,12 @@ class Train(Section):
 
 
 def find_optimizer_misfit(train: Train) -> Misfit | None:
-    """Return why the optimizer cannot work with these settings, or None if it can.
+    """Return why the optimizer does not work with these settings, or None if it does.
 
     Parameters
     ----------
     train
-        Final settings: with the optimizer of the scheme, and the `freeze_step` of 1-bit Adam.
+        Final settings, which include the optimizer of the scheme and the `freeze_step` of 1-bit Adam.
     """
     if train.optimizer != "onebit-adam":
         if train.freeze_step is None:

@@ -39,7 +39,7 @@ def diagnose_files(
     patterns
         ``REGEX=DIMENSION``: dimension of the groups whose description matches.
     output
-        Additional output file. The suffix selects the format.
+        Additional output file. The file name's suffix selects the format.
     codec_speed
         Speed of encoding and decoding, in GB/s of uncompressed data.
     link_gbit

@@ -11,13 +11,13 @@ from hpcbench.diagnose.ranks import ENDS_TOGETHER, Key
 
 @dataclass(frozen=True)
 class Gap:
-    """Calls that a rank's trace lacks."""
+    """Calls that are missing from a rank's trace."""
 
     rank: int | None
     operation: str
     present: int
     expected: int
-    """Number of calls if each step contained as many calls as the step with the most, over all ranks of the group."""
+    """Number of calls if every step had as many calls as the step with the most calls on any rank of the group."""
 
 
 def find_gaps(traces: Sequence[RankTrace]) -> list[Gap]:

@@ -42,12 +42,12 @@ class Kind:
 
 @dataclass(frozen=True)
 class KindRow:
-    """Statistics of one kind of calls, per step and averaged over the traced ranks."""
+    """Statistics of one kind of call, per step and averaged over the traced ranks."""
 
     kind: Kind
     calls: float
     message_bytes: float | None
-    """Bytes of the whole vectors per step, or None if the trace does not contain sizes or dtypes."""
+    """Bytes of the complete vectors per step, or None if the trace does not contain sizes or dtypes."""
     wire_bytes: float | None
     seconds: float
     exposed: float
@@ -97,7 +97,7 @@ class Bar:
     """A span in the timeline of a step, in seconds since the start of the step."""
 
     track: str
-    """`COMPUTATION`, or the name of a kind of calls."""
+    """`COMPUTATION`, or the name of a kind of call."""
     begin: float
     end: float
     exposed: bool = False
@@ -112,7 +112,7 @@ class Diagnosis:
     ranks: tuple[int | None, ...]
     world: int | None
     steps: int | None
-    """Number of steps. None if the traces do not contain steps; all figures then apply to the whole trace."""
+    """Number of steps. None if the traces do not contain steps; all values then apply to the whole trace."""
     step_seconds: float
     is_gpu: bool
     computing: float
@@ -125,11 +125,11 @@ class Diagnosis:
     codec_speed: float
     """Assumed codec speed in GB/s of uncompressed data."""
     timeline: tuple[Bar, ...]
-    """Timeline of the first rank's last step. Empty if no traces exist."""
+    """Timeline of the first rank's last step. The timeline is empty if there are no traces."""
     from_traces: bool = True
-    """Whether the figures come from traces, or False if they come from the log of an hpcbench run."""
+    """Whether the diagnosis is based on traces instead of the log of an hpcbench run."""
     gaps: tuple[Gap, ...] = ()
-    """Calls that the traces lack."""
+    """Calls that are missing from the traces."""
     link_gbit: float | None = None
     """Link bandwidth of a rank in Gbit/s, or None if the user did not specify it."""
 
@@ -208,7 +208,7 @@ def _timeline(trace: RankTrace, groups: Groups) -> Iterator[Bar]:
 
 @dataclass
 class _RankKind:
-    """Statistics of one kind of calls on one rank, per step."""
+    """Statistics of one kind of call on one rank, per step."""
 
     calls: float = 0.0
     message_bytes: float | None = 0.0
@@ -301,7 +301,7 @@ def _rows(per_rank: Sequence[dict[Kind, _RankKind]], has_waiting: bool) -> list[
 
 
 def _gains(per_rank: Sequence[dict[Kind, _RankKind]], step_us: float, speed: float) -> list[Gain]:
-    """Return the gain of the rank that saves most, for each dimension and codec, because it may be the slowest rank."""
+    """For each dimension and codec, return the gain of the rank that saves most, which may be the slowest rank."""
     dimensions = dict.fromkeys(kind.dimension for loads in per_rank for kind in loads if kind.compressible)
     gains = []
     for dimension in dimensions:

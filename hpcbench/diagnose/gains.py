@@ -27,13 +27,16 @@ class WireFormat:
 
 
 CODECS = (WireFormat("bf16", 16.0, has_cost=False), WireFormat("int8", 8.125), WireFormat("4 bits", 4.31))
-"""Casts and codecs in descending order of size. int8 uses blocks of 256 values, and 4 bits uses two-level scales."""
+"""Casts and codecs in descending order of encoded size.
+
+int8 uses blocks of 256 values, and 4 bits uses two-level scales.
+"""
 FREE = WireFormat("free communication", 0.0, has_cost=False)
 
 
 @dataclass(frozen=True)
 class Load:
-    """Traffic of one kind of calls on one rank, per step."""
+    """Traffic per step of one kind of call on one rank."""
 
     operation: str
     dtype: str
@@ -53,7 +56,7 @@ def ratio(codec: WireFormat, dtype: str) -> float:
 def codec_us(load: Load, gb_per_s: float) -> float:
     """Return the time in microseconds to encode and decode the traffic of a step.
 
-    A reduction encodes each vector, decodes and sums the received parts, encodes the sums and decodes them.
+    A reduction encodes each vector, decodes and sums the received parts, and then encodes and decodes the sums.
     """
     size = load.group_size or 1
     passes = {ALL_REDUCE: 3 + 1 / size, REDUCE_SCATTER: 2.0, ALL_GATHER: 1 + 1 / size}.get(load.operation, 2.0)
@@ -68,7 +71,7 @@ def saved_us(load: Load, codec: WireFormat, gb_per_s: float) -> float:
 
 
 def break_even_gbit(load: Load, codec: WireFormat, gb_per_s: float) -> float | None:
-    """Return the bandwidth per rank in Gbit/s at which a codec's cost equals its savings, or None if one is zero."""
+    """Return the bandwidth per rank in Gbit/s at which a codec's cost equals its savings, or None if either is zero."""
     fewer = load.wire_bytes * (1 - ratio(codec, load.dtype))
     cost = codec_us(load, gb_per_s)
     return 8e-3 * fewer / cost if fewer > 0 and cost > 0 else None
@@ -80,8 +83,8 @@ def gain_at(loads: Sequence[Load], step_us: float, codec: WireFormat, gb_per_s: 
     Parameters
     ----------
     loads
-        Traffic of a dimension. Transfer times are recomputed for the bandwidth. Computation hides at most as much
-        transfer time as in the trace.
+        Traffic of a dimension. Transfer times are recomputed for the bandwidth. The computation is assumed to hide at
+        most as much transfer time as in the trace.
     step_us
         Traced time of a step in microseconds.
     gbit

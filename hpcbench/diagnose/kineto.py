@@ -41,7 +41,10 @@ class RankTrace:
     world: int | None
     base_us: float
     steps: dict[int, Span]
-    """Spans of steps, keyed by step number. Empty if the trace contains neither steps nor optimizer calls."""
+    """Spans of steps, keyed by step number.
+
+    The dictionary is empty if the trace contains neither steps nor optimizer calls.
+    """
     is_gpu: bool
     computation: list[Span]
     """Ordered, disjoint spans of computation."""
@@ -148,7 +151,7 @@ def _span(event: dict[str, Any]) -> Span | None:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Append an operator span of a thread. Nested operators follow the enclosing one and are merged with it."""
+    """Append an operator span of a thread. Nested operators follow the enclosing operator and are merged with it."""
     if spans and spans[-1].begin <= span.begin <= spans[-1].end:
         if span.end > spans[-1].end:
             spans[-1] = Span(spans[-1].begin, span.end)

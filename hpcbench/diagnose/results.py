@@ -43,13 +43,13 @@ class Diagnosed(Results):
         return {"version": VERSION, **content, "answer": sentences(self.diagnosis)}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each kind of calls."""
+        """Return a row for each kind of call."""
         rows: list[dict[str, Any]] = self.content()["rows"]
         return rows
 
 
 def tabulate_calls(diagnosis: Diagnosis) -> Table | None:
-    """Return a table with a row for each kind of calls, in descending order of exposed time."""
+    """Return a table with a row for each kind of call, in descending order of exposed time."""
     fields: list[Field[KindRow]] = [
         text_column("dimension", lambda row: row.kind.dimension),
         text_column("operation", lambda row: row.kind.operation),

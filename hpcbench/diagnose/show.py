@@ -4,9 +4,9 @@ from hpcbench.diagnose.diagnosis import UNKNOWN, Diagnosis, Gain
 from hpcbench.diagnose.gains import FREE, NOTABLE
 
 _MOST = 3
-"""Maximum number of kinds of calls in a sentence."""
+"""Maximum number of kinds of call in a sentence."""
 _LEAST = 0.005
-"""Minimum fraction of a step for a kind of calls to be listed."""
+"""Minimum fraction of a step that a kind of call must take to be listed."""
 
 
 def sentences(diagnosis: Diagnosis) -> list[str]:

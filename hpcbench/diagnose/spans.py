@@ -29,7 +29,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def subtract(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
-    """Subtract holes from spans. Both must be ordered and disjoint."""
+    """Subtract holes from spans. Spans and holes must be ordered and disjoint."""
     remainder, first = [], 0
     for begin, end in spans:
         while first < len(holes) and holes[first].end <= begin:

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Health(str, Enum):
-    """Health of a checked item. Unknown is a separate state, not a success."""
+    """Health of a checked item. An unknown health is not a success."""
 
     OK = "ok"
     MISSING = "missing"

@@ -24,7 +24,7 @@ def examine(name: str | None, *, run: bool = False) -> list[Check]:
     Parameters
     ----------
     name
-        Name or file of the site whose requirements are checked. By default only this machine is checked.
+        Name or file of the site whose requirements are checked. By default, only this machine is checked.
     run
         Whether to start two ranks with the site's launcher even on a cluster.
     """

@@ -1,7 +1,7 @@
 """``python -m hpcbench.doctor.job``, which prints one line that describes the ranks' interpreter.
 
 Job scripts execute this module before the first run, in the environment of the ranks. The module must be fast and start
-no processes, so MPI is loaded but not initialized. With ``--no-mpi`` MPI is not loaded. Scripts of LSF whole-node jobs
+no processes, so MPI is loaded but not initialized. With ``--no-mpi``, MPI is not loaded. Scripts of LSF whole-node jobs
 use this option, because they run on a shared launch host.
 """
 

@@ -10,7 +10,10 @@ from hpcbench.doctor.cluster import Cluster
 
 
 def marks(site: Site, cluster: Cluster) -> dict[str, bool]:
-    """Compare a site file with this machine. Only properties that are known for both are compared."""
+    """Compare a site file with this machine.
+
+    Only properties that are known for both the machine and the site are compared.
+    """
     matches = {"scheduler": site.scheduler.kind == cluster.kind}
     if cluster.kind == "local":
         return matches

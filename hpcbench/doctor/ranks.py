@@ -208,7 +208,7 @@ def rank_command(site: Site, ranks: int) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def listed_hosts(launch: list[str], ranks: int) -> Iterator[list[str]]:
-    """Yield the launch command. If it contains a host file, the file lists this host once per rank."""
+    """Yield the launch command. If the command contains a host file, the file lists this host once per rank."""
     if HOST_FILE not in launch:
         yield launch
         return

@@ -18,7 +18,7 @@ def sightings() -> list[Sighting]:
 
 
 def answering(seen: list[Sighting]) -> Sighting | None:
-    """Return the scheduler that responds. Flux comes first, because Slurm or LSF may have started its instance."""
+    """Return the scheduler that responds. Flux comes first, because Slurm or LSF may have started the Flux instance."""
     working = {sighting.kind: sighting for sighting in seen if sighting.answers}
     return next((working[kind] for kind in ("flux", "lsf", "slurm") if kind in working), None)
 

@@ -20,7 +20,7 @@ def check_shell() -> Check:
 def check_submitit() -> list[Check]:
     """Check submitit's version, and its class for cluster="lsf".
 
-    With several plugins, the last plugin silently wins.
+    If several plugins are installed, the last plugin silently takes precedence.
     """
     try:
         checks = [report_ok("submitit", version("submitit"), needed=True)]

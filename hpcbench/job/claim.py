@@ -120,7 +120,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
 
 
 def _check_last(last: Path, claimant: Claimant, is_listed: Lookup) -> Path | None:
-    """Return the last claim if this script holds it, or None if its holder has ended.
+    """Return the last claim if this script holds it, or None if the holder of that claim has ended.
 
     Raises
     ------

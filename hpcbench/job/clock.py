@@ -27,7 +27,7 @@ class JobClock:
         Parameters
         ----------
         watched
-            Whether the clock is read several times per second, so that larger gaps are suspensions.
+            Whether the clock is read several times per second, so that larger gaps count as suspensions.
         """
         now = time.monotonic()
         if not watched or now - self._last < GAP:

@@ -59,7 +59,7 @@ class RunProcess:
         return 128 - status if status is not None and status < 0 else status
 
     def wait_for_group(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the process group to end. Return whether it has ended."""
+        """Wait up to `seconds` for the process group to end. Return whether the group has ended."""
         deadline = time.monotonic() + seconds
         while self._has_group():
             if time.monotonic() > deadline:

@@ -39,7 +39,7 @@ def record_provenance(
     environment
         Environment variables of the runs.
     requests
-        Stop requests. A signal ends the recording.
+        Stop requests. The recording ends when a signal arrives.
     describe_job, describe_python
         Commands that describe the job and the ranks' interpreter. An empty command is skipped.
 

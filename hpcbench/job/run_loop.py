@@ -117,7 +117,7 @@ class RunLoop:
         self._waiting = sum(not is_completed(root, run.id) for run in options.runs)
 
     def run_all(self) -> int:
-        """Run all incomplete runs sequentially. A failure does not prevent later runs.
+        """Run all incomplete runs sequentially. If a run fails, later runs are still started.
 
         Returns
         -------

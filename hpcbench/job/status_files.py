@@ -18,7 +18,7 @@ _SPACE = 1 << 16
 class StatusFiles:
     """Writer of job files.
 
-    If the disk is full, the failure is reported in each status file, and no exception is raised.
+    If the disk is full, no exception is raised, and the failure is reported in each status file.
     """
 
     def __init__(self, root: Path, directory: Path) -> None:
@@ -30,8 +30,8 @@ class StatusFiles:
     def write(self, path: Path, make_text: Callable[[], str]) -> bool:
         """Write a file atomically. Return whether the write succeeded.
 
-        If the disk is full, the job's reserved space is released and the write is retried. The text is made again, and
-        may then contain the failure.
+        If the disk is full, the job's reserved space is released and the write is retried. Before the retry, the text
+        is created again, because it may now contain the failure.
         """
         return self._try(lambda: self._write(path, make_text())) or self._try(lambda: self._write(path, make_text()))
 
@@ -173,7 +173,7 @@ class StatusRecorder:
 
 
 def is_completed(root: Path, run: str) -> bool:
-    """Return whether any attempt has completed a run."""
+    """Return whether a run was completed by any attempt."""
     status = mark.read_mark(root / "runs" / run)
     return status is not None and status.state == "ended" and status.exit == 0
 

@@ -1,6 +1,6 @@
 """AdamW (arXiv 1711.05101, algorithm 2) on flat pieces that contain many parameters.
 
-PyTorch's own optimizers are not used: at the first step they import the compiler, which takes a second of CPU time on
+PyTorch's own optimizers are not used: at the first step, they import the compiler, which takes a second of CPU time on
 every rank.
 """
 
@@ -28,7 +28,7 @@ class AdamW:
     beta2: float
     eps: float
     weight_decay: float
-    """Weight decay of matrices. Biases and norms do not decay."""
+    """Weight decay of matrices. Biases and norms have no weight decay."""
 
 
 class AdamWState:

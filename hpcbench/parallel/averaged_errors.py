@@ -1,6 +1,6 @@
 """Moving average of errors: the compensation of LoCo (arXiv 2407.04480).
 
-Plain error feedback replaces the residual e of a message by the error r of this message. LoCo averages both: the new
+Plain error feedback replaces the residual e of a message with the error r of the message. LoCo averages both: the new
 residual is b e + (1 - b) r, and all residuals become zero after a number of updates. The codec already replaces e with
 r, so this module keeps a copy of e until the message has been sent. The copies double the memory of the residuals. Both
 residuals of a reduction are averaged: the residual of a rank's contribution, and the residual of the sums that the rank

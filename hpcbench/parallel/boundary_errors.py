@@ -1,7 +1,7 @@
 """Errors of activation gradients between pipeline stages: lazy error propagation of Optimus-CC (arXiv 2301.09830).
 
-The sender of a gradient across a boundary between two parts of the model keeps the error of the message, and adds the
-error to the gradient of the next micro-batch at the same boundary. As in the authors' program, the error of the last
+When a gradient crosses a boundary between two parts of the model, the sender keeps the error of the message. The error
+is added to the gradient of the next micro-batch at the same boundary. As in the authors' program, the error of the last
 micro-batch of a step is added to the first micro-batch of the next step.
 """
 
@@ -19,7 +19,7 @@ class BoundaryErrors:
     Parameters
     ----------
     channel
-        Channel of activation gradients. Its rule selects whether errors are kept.
+        Channel of activation gradients. The rule of the channel determines whether errors are kept.
     like
         Tensor on the device of the activations.
     """
@@ -47,7 +47,7 @@ class BoundaryErrors:
         self._errors.clear()
 
     def scale(self, factor: float) -> None:
-        """Multiply the errors after a change of the loss scale, which scales all gradients."""
+        """Multiply the errors by a factor after a change of the loss scale, which scales all gradients."""
         if factor != 1:
             for error in self._errors.values():
                 error.sent *= factor

@@ -33,7 +33,7 @@ class Bucket:
     Parameters
     ----------
     parameters
-        Parameters in memory order. Their values are moved into the bucket.
+        Parameters in memory order. The values of the parameters are moved into the bucket.
     pieces
         Number of equal pieces. The length is padded to a multiple of this number.
     initial
@@ -159,7 +159,10 @@ class Bucket:
 
     @property
     def summands(self) -> Axes:
-        """Axes of the tensor grid along which gradients must be summed. Empty if the gradients are complete."""
+        """Axes of the tensor grid along which gradients must be summed.
+
+        There are none if the gradients are complete.
+        """
         shard = self.slots[0].shard
         return shard.replicated if shard.partial else ()
 

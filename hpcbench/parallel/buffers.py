@@ -52,7 +52,7 @@ def from_buffer(buffer: Buffer, like: Tensor) -> Tensor:
 
 
 def residuals(n: int, like: Tensor, *, sums: bool = True) -> Feedback:
-    """Allocate residuals for `n` values on the device of `like`. Messages between two ranks need none for `sums`."""
+    """Allocate residuals for `n` values on the device of `like`. Point-to-point messages need no residuals of sums."""
     return Feedback(n, like if on_device(like) else None, sums=sums)
 
 

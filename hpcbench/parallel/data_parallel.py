@@ -45,7 +45,7 @@ class DataParallel:
     buckets
         Buckets of this rank's pipeline stage and tensor-parallel part.
     mesh
-        Mesh whose ``dp`` group contains the replicas. Experts use `Mesh.replicas`.
+        Mesh whose ``dp`` group contains the replicas. For experts, the replicas are the group `Mesh.replicas`.
     policy
         Policy that provides the channels of gradients (DP) and of gathered parameters (ZERO).
     zero
@@ -64,7 +64,7 @@ class DataParallel:
     offload
         Whether master weights, moments and reduced gradients are kept in host memory and updated there.
     touched
-        Record of the touched rows of an embedding table whose gradient may be sent as rows.
+        Record of the touched rows, for an embedding table whose gradient may be sent as rows.
     always_by_rows
         Whether the embedding gradient is sent as rows even if rows take more bytes.
 
@@ -146,7 +146,7 @@ class DataParallel:
     def follow_changes(self, policy: Policy) -> None:
         """Discard the residuals if gradients are treated differently in this step than in the previous step.
 
-        Otherwise, the errors of one codec would be added many steps later, or to the messages of another codec.
+        Otherwise, a message could include errors from a much earlier step or from another codec.
         """
         if policy.has_changed(self._channel):
             self.forget_residuals()
@@ -154,7 +154,8 @@ class DataParallel:
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Set all gradients to zero.
 
-        The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
+        Afterwards, the caller runs the backward passes of `micro_batches` micro-batches, with the loss multiplied by
+        `loss_scale`.
         """
         if self._gradients.averaged_errors.is_due(self.updates):
             self.forget_residuals()
@@ -170,7 +171,7 @@ class DataParallel:
         return self._gradients.by_rows
 
     def keep_gradients(self) -> None:
-        """Stop reducing gradients. `own_gradients` then returns the gradients of this replica."""
+        """Stop reducing gradients. Afterwards, `own_gradients` returns the gradients of this replica."""
         self._gradients.averaged = False
 
     def own_gradients(self, *, divisor: float) -> list[Buffer]:
@@ -367,7 +368,7 @@ class DataParallel:
         return sums | ({"host residuals": residuals} if residuals else {})
 
     def _give_again(self) -> None:
-        """Distribute master weights that changed without an update, because later gathers read these weights."""
+        """Pass master weights that changed without an update to the engine's on-demand gathers."""
         if self._on_demand:
             for piece in self.pieces:
                 self._on_demand.give(piece, self._on_device(piece))

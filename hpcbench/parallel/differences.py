@@ -2,7 +2,7 @@
 
 Weights change little in a step, so a codec of few bits represents the change much better than the weights. Each rank
 sends the encoded difference between its updated piece and the weights that all replicas hold. Every rank, including the
-owner, adds the decoded difference to these weights. Therefore replicas stay bitwise identical, and the error of one
+owner, adds the decoded difference to these weights. Therefore, replicas stay bitwise identical. The error of one
 message is part of the next difference, so errors do not accumulate.
 
 The weights of the model are the reference, so the mechanism needs no further state. Initial weights are identical on
@@ -18,8 +18,8 @@ from hpcbench.parallel.pieces import Piece
 def subtract(source: Tensor, piece: Piece) -> Tensor:
     """Return the difference between updated master weights of a piece and the weights that all replicas hold.
 
-    Master weights are rounded to the dtype of the model first. Then a small error of the codec does not change the
-    rounded weights, because the sum with the reference is rounded to the same dtype.
+    Master weights are rounded to the dtype of the model first. A small codec error then has no effect, because the
+    sum of the reference and the difference is rounded to the same dtype.
     """
     held = piece.bucket.values[piece.owned]
     return source.to(held.dtype).to(source.dtype) - held.to(source.dtype)

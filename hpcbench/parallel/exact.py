@@ -56,7 +56,7 @@ def everyones_names(group: Group, names: Iterable[str], exact: Channel) -> list[
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
-    """Compute a 52-bit digest of the tensors' bytes, which a float64 represents exactly."""
+    """Compute a digest of the tensors' bytes. The digest has 52 bits, so a float64 represents it exactly."""
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(to_host(tensor).tobytes())

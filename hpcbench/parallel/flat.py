@@ -1,8 +1,8 @@
 """Compiled kernels that process flat host tensors in a single pass over memory.
 
-Each PyTorch operation reads the memory again, and the rounding of PyTorch's fused optimizer depends on the position of
-an element in the array. The kernels use the same number of threads as PyTorch. The results are bitwise identical for
-all numbers of threads and instruction sets.
+Separate PyTorch operations would each read the memory again, and the rounding of PyTorch's fused optimizer depends on
+the position of an element in the array. The kernels use the same number of threads as PyTorch. The results are bitwise
+identical for all numbers of threads and instruction sets.
 """
 
 import functools
@@ -18,7 +18,7 @@ from hpcbench.codecs.types import Type
 
 TYPES = {torch.float32: Type.F32, torch.float64: Type.F64}
 GRAIN = 1 << 18
-"""Number of elements that a thread processes at a time, which takes about a hundred microseconds."""
+"""Number of elements that a thread processes at a time (in about a hundred microseconds)."""
 
 
 def adamw(how: AdamWStep, master: Tensor, gradient: Tensor | None, first: Tensor, second: Tensor) -> None:
@@ -39,7 +39,7 @@ def squares(x: Tensor) -> float:
 
 
 def _each(call: Callable[[range], float], n: int) -> Sequence[float]:
-    """Apply `call` to each grain of n elements, and return the results in order."""
+    """Divide n elements into grains, apply `call` to each grain, and return the results in order."""
     grains = [range(start, min(start + GRAIN, n)) for start in range(0, n, GRAIN)]
     threads = torch.get_num_threads()
     if threads == 1 or len(grains) < 2:

@@ -4,14 +4,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ALIGNMENT = 16
-"""Piece lengths are multiples of this number of elements, so each piece starts at a codec block and at a cache line."""
+"""Piece lengths are multiples of this number of elements, so each piece starts at the beginning of a codec block and
+of a cache line."""
 
 
 class Item(NamedTuple):
     """The properties of a parameter that determine its bucket."""
 
     nbytes: float
-    """Bytes of the gradient in wire dtype. For a split parameter, the value is the mean over its parts.
+    """Size of the gradient in bytes, in the wire dtype. For a split parameter, the value is the mean over its parts.
 
     With the mean, all ranks of a tensor-parallel group use the same buckets, even if their parts differ in size.
     Ranks that hold replicas of a parameter then make the same calls in the same order.
@@ -21,7 +22,7 @@ class Item(NamedTuple):
     alone: bool
     """Whether the parameter has its own bucket (a copy of a tied weight, or a table whose gradient is sent as rows)."""
     ep: int = 1
-    """Number of data-parallel ranks that hold different experts, or 1 for a parameter outside of experts."""
+    """Number of data-parallel ranks that hold different experts, or 1 for a non-expert parameter."""
 
     @property
     def common(self) -> tuple[tuple[str, ...], int]:
@@ -32,10 +33,10 @@ class Item(NamedTuple):
 def fuse(items: Iterable[Item], *, limit_bytes: float) -> list[list[int]]:
     """Fill buckets up to `limit_bytes`, and return the item indices of each bucket.
 
-    Parameters that tensor parallelism splits and parameters that it replicates are in different buckets. Codecs encode
-    values in blocks, and with a mixed block each rank would decode the replicated parameters differently. For the same
-    reason, a tied weight has its own bucket. A table whose gradient is sent as rows also has its own bucket. Expert
-    parameters have separate buckets, because they have different replicas.
+    Parameters that tensor parallelism splits and parameters that it replicates are in different buckets. Codecs
+    encode values in blocks. If a block contained both kinds, each rank would decode the replicated parameters
+    differently. For the same reason, a tied weight has its own bucket. A table whose gradient is sent as rows also has
+    its own bucket. Expert parameters have separate buckets, because they have different replicas.
     """
     buckets: list[list[int]] = []
     waiting: dict[tuple[tuple[str, ...], int], list[int]] = {}

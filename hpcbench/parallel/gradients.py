@@ -2,7 +2,8 @@
 
 Stages 0 and 1 keep the whole gradient of a bucket until the last micro-batch and reduce it once per step. Stages 2 and
 3 reduce the gradient of a bucket in each micro-batch, as soon as the gradient is complete. These stages accumulate only
-the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). This needs less memory but more messages.
+the owned piece of the sum and free the rest (arXiv 1910.02054, section 5.2). Compared with stages 0 and 1, this needs
+less memory, but more messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from hpcbench.parallel.whole import start_sum
 UNDER_WAY = 2
 """Maximum number of concurrent reductions of stages 2 and 3. One bucket is reduced while the next bucket fills.
 
-Each reduction occupies the memory of a bucket.
+Each reduction occupies as much memory as a bucket.
 """
 
 
@@ -42,8 +43,8 @@ class Gradients:
     pieces
         Pieces that this rank owns.
     mesh
-        Mesh of the rank. The group `Mesh.replicas` holds the same parameters. The group ``ends`` contains the two
-        copies of a tied weight. Groups along the tensor grid sum the gradients of replicated parameters.
+        Mesh of the rank. The group `Mesh.replicas` holds the same parameters. The ranks of the group ``ends`` hold
+        the two copies of a tied weight. Groups along the tensor grid sum the gradients of replicated parameters.
     policy
         Policy that provides the channels.
     scattered
@@ -69,7 +70,8 @@ class Gradients:
     low_rank : LowRank
         Reducer of low-rank approximations of gradients.
     mixed_widths : MixedWidths or None
-        Reducer of gradients whose super-groups have different widths, or None without such a rule or other replicas.
+        Reducer of gradients whose super-groups have different widths, or None if there is no such rule or no other
+        replica.
     averaged_errors : AveragedErrors
         Moving average of the residuals of error feedback.
     """
@@ -127,7 +129,8 @@ class Gradients:
     def begin(self, *, micro_batches: int, loss_scale: float) -> None:
         """Discard all gradients.
 
-        The backward passes of `micro_batches` micro-batches then accumulate gradients of the loss times `loss_scale`.
+        Afterwards, the caller runs the backward passes of `micro_batches` micro-batches, with the loss multiplied by
+        `loss_scale`.
         """
         self._loss_scale = loss_scale
         self._scaled_messages = self._channel.dtype == np.float16 and not self._channel.treatment.keeps_errors
@@ -295,7 +298,7 @@ class Gradients:
 
 
 def divide(values: Buffer, divisor: float) -> None:
-    """Divide in-place. A divisor of 1 is a no-op."""
+    """Divide in-place. With a divisor of 1, the call is a no-op."""
     if divisor != 1.0:
         values /= divisor
 

@@ -7,9 +7,9 @@ iteration. Two small all-reduces replace the sum of the matrix:
 2. Q = M' P [m, r], summed over the replicas.
 
 Every replica decodes the same sum P Q'. The error of a replica, E = M - P Q' / replicas, is added to its gradient in
-the next step. The columns of Q are the start of the next power iteration. Vectors, and matrices that would not become
-at least two times smaller, are summed together with P. These messages are also encoded by the channel's codec, and E
-includes the codec's errors in P and Q.
+the next step. The next power iteration starts with Q. Vectors, and matrices that would not become at least two times
+smaller, are summed together with P. These messages are also encoded by the channel's codec, and E includes the codec's
+errors in P and Q.
 """
 
 import zlib
@@ -31,7 +31,7 @@ from hpcbench.parallel.pieces import Piece, Reduction
 
 @dataclass(frozen=True)
 class _Matrix:
-    """A gradient matrix [n, m] in the flat values of a bucket, its error, and the start of the iteration [m, r]."""
+    """A gradient matrix [n, m] in the flat values of a bucket, its error, and the first iteration's factor Q [m, r]."""
 
     name: str
     values: Tensor

@@ -91,7 +91,7 @@ class Mesh:
         self.ends = group(dp * layout.tp + tp if is_end else layout.ranks + comm.rank, pp)
 
     def free(self) -> None:
-        """Free the communicators of all groups. This must be the last collective call."""
+        """Free the communicators of all groups. The call must be the last collective call."""
         self.world.free()
 
     def replicas(self, ep: int) -> Group:
@@ -105,7 +105,7 @@ class Mesh:
         return self._replicas[ep]
 
     def over(self, axes: Axes) -> Group:
-        """Return the group of ranks whose coordinates in the tensor grid differ from this rank's only along these axes.
+        """Return the group of ranks with the same tensor-grid coordinates as this rank, except along these axes.
 
         The coordinate along the last axis varies fastest.
         """

@@ -1,9 +1,9 @@
 """A common order of all messages of a pipeline, for libraries whose messages have no tags, such as NCCL.
 
-Over NCCL, the messages of a stage run one after another in the order in which the stage starts them. If the two stages
-of a message started it at different positions in their sequences, each could wait for the other. Therefore all stages
-start their messages in the order of a pipeline whose passes take the same time on every stage. A stage starts a receive
-as soon as all earlier messages have been started, long before it needs the values.
+Over NCCL, the messages of a stage run one after another in the order in which the stage starts them. If two stages
+started their common messages in different orders, each could wait for the other. Therefore, all stages start their
+messages in the order of a pipeline whose passes take the same time on every stage. A stage starts a receive as soon as
+all earlier messages have been started, long before it needs the values.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -3,11 +3,11 @@
 A bucket is cut into super-groups of 256 values. Super-groups with the largest norms are sent with 8 bits, those with
 the smallest norms with 2 bits, and the others with the 4-bit codec of the rule:
 
-1. Each replica computes the level of each super-group, its norm in steps of a factor sqrt(2). An exact all-reduce of
-   one byte per super-group returns the maximum over the replicas. Integers have the same maximum on all ranks, so all
-   ranks choose the same widths.
+1. Each replica computes the level of each super-group: its norm on a logarithmic scale with steps of sqrt(2). An exact
+   all-reduce of one byte per super-group returns the maximum over the replicas. The maximum of integers is the same on
+   all ranks, so all ranks choose the same widths.
 2. The numbers of super-groups of each width minimize the expected error within the budget.
-3. Each width is one message, which contains its super-groups in the order of the bucket.
+3. All super-groups of one width form one message, in the order of the bucket.
 4. The messages are summed like other gradients, and the sums are written back to their positions.
 
 With ZeRO, the budget applies to each piece, so each message contains the same number of values for each owner.
@@ -38,7 +38,7 @@ Levels = np.ndarray[Any, np.dtype[np.uint8]]
 LEVEL_OF_ONE = 128
 """Level of a super-group whose norm is 1. Level 255 includes norms that are not finite."""
 ERRORS = (1.0, 1 / 7**2, 1 / 127**2)
-"""Expected squared error of a super-group with 2, 4 and 8 bits, relative to that with 2 bits: 1 / levels^2."""
+"""Expected squared error of a super-group with 2, 4 or 8 bits, relative to the error with 2 bits: 1 / levels^2."""
 
 
 class MixedWidths:
@@ -108,8 +108,8 @@ def compute_levels(rows: Tensor, groups: int) -> Levels:
 def choose_widths(levels: Levels, budget: WidthBudget) -> tuple[WidthCounts, list[Any]]:
     """Return the counts, and the indices of the super-groups with 2, 4 and 8 bits in ascending order, [parts, count].
 
-    All parts have the same counts. Among equal levels, the first super-groups have more bits. The result depends only
-    on sequential fp64 sums, so it is the same on all processors.
+    All parts have the same counts. Among super-groups with equal levels, the first ones get more bits. The result
+    depends only on sequential fp64 sums, so it is the same on all processors.
     """
     order = np.argsort(255 - levels, axis=1, kind="stable")
     energies = np.exp2(np.take_along_axis(levels, order, axis=1).astype(np.float64) - LEVEL_OF_ONE)
@@ -130,7 +130,7 @@ def _cut(rows: Tensor, groups: int) -> Tensor:
 
 
 def _split(rows: Tensor, places: Sequence[Tensor], counts: WidthCounts) -> list[Tensor]:
-    """Copy the values of each width into one flat message. The parts of the ranks follow each other."""
+    """Copy the values of each width into one flat message, which contains the parts of all ranks in rank order."""
     groups = _cut(rows, counts.groups)
     lines = torch.arange(len(rows), device=rows.device)[:, None]
     narrow, middle, wide = (groups[lines, each].flatten(1) for each in places)

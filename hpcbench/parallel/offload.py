@@ -1,8 +1,8 @@
 """Copies between device and host for optimizer states in host memory (ZeRO-Offload, arXiv 2101.06840, section 4).
 
 Reduced gradients are copied to the host when they are ready. Updated weights are copied to the device while the host
-updates the next bucket. On a CPU, device and host are two buffers in the same memory. This makes it possible to count
-bytes and compare results on any machine.
+updates the next bucket. On a CPU, device and host are two buffers in the same memory. Bytes can therefore be counted,
+and results compared, on any machine.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,9 @@
 
 The units of a model are its blocks and the parts before and after the blocks. Hooks gather the buckets of a unit before
 its forward pass and before its backward pass. The buckets of the next unit are gathered during the computation of a
-unit. The memory of a bucket is freed when the forward pass leaves the last of consecutive units that use the bucket,
-and when all gradients of the bucket have been added. Hooks and autograd detect every use under every schedule,
-including evaluation and recomputation.
+unit. In the forward pass, the memory of a bucket is freed after the last of consecutive units that use the bucket. In
+the backward pass, the memory is freed when all gradients of the bucket have been added. Hooks and autograd detect every
+use of the weights under every schedule, including evaluation and recomputation.
 
 With a second copy within each node (hpZ of arXiv 2306.10209, section 3.2), the backward pass gathers weights from this
 copy. Each rank of a node keeps a part of the weights gathered in the first forward pass after an update.
@@ -55,7 +55,7 @@ class Unit:
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the children of a stack in the order of use. A list of blocks is replaced by its blocks."""
+    """Yield the children of a stack in the order of use. The blocks of a list are yielded instead of the list."""
     for child in module.children():
         yield from child.children() if isinstance(child, (nn.ModuleDict, nn.ModuleList)) else [child]
 
@@ -81,8 +81,9 @@ class OnDemand:
     Raises
     ------
     ValueError
-        A parameter belongs to no unit, so it would never be gathered. Alternatively, a bucket contains parameters of
-        two stacks, which run at different times, so it would be unclear when to free the bucket.
+        A parameter belongs to no unit, so it would never be gathered. The error is also raised if a bucket contains
+        parameters of two stacks, which run at different times, because the bucket could not be freed at the right
+        time.
     """
 
     def __init__(

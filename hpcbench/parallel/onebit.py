@@ -11,9 +11,9 @@ root mean square.
 - Adam's bias corrections of the moments remain. The correction of the variance is frozen together with the variance.
 
 Gradients are never clipped, because after the freeze no rank has the mean gradient or its norm. The norms of the
-replicas' own gradients do not determine the norm of the mean. These norms are larger, by a factor of up to the square
-root of the number of replicas. DeepSpeed scales each rank's gradient by the norm of this rank, which is a different
-algorithm.
+replicas' own gradients do not determine the norm of the mean. The replicas' norms are larger than the norm of the mean,
+by a factor of up to the square root of the number of replicas. DeepSpeed scales each rank's gradient by the norm of
+this rank, which is a different algorithm.
 """
 
 import math

@@ -151,7 +151,7 @@ def _record_shards(
 
 
 def _tie(model: Stack, records: dict[str, Shard], mesh: Mesh) -> None:
-    """Tie the weight of the head to the embedding: the same parameter on one stage, or synchronized copies on two."""
+    """Tie the head weight to the embedding: one shared parameter on one stage, or synchronized copies on two stages."""
     head = "head.weight"
     if mesh.pp.size == 1:
         del records[head]

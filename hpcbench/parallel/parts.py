@@ -16,7 +16,7 @@ def parts_of(model: Stack, mesh: Mesh, layers: int) -> list[nn.Module]:
 
     The pipeline cuts the model into ``pp * chunks`` parts, and stage r holds parts ``c * pp + r`` as its chunks (arXiv
     2104.04473, section 2.2). The first part contains the embedding, and the last part contains the head. For any number
-    of chunks, these parts are on the first and on the last stage.
+    of chunks, the first part is on the first stage, and the last part is on the last stage.
 
     Parameters
     ----------

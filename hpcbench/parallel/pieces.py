@@ -52,7 +52,7 @@ class Reduction:
     sent: Buffer | None = None
     complete: Callable[[], None] | None = None
     residuals: Feedback | None = None
-    """Residuals of a message without zeros, which are unpacked when the sum has arrived."""
+    """Residuals of a message that omits masked values, which are unpacked when the sum has arrived."""
 
     def wait(self) -> None:
         """Block until the sum has arrived."""

@@ -25,12 +25,12 @@ _TAGS = 1 << 15
 
 
 class MicroBatch(NamedTuple):
-    """Input tokens and target tokens, both int64 [b, s], and the numbers of training samples."""
+    """Input tokens and target tokens, both int64 [b, s], and the indices of the training samples."""
 
     inputs: Tensor
     targets: Tensor
     samples: tuple[int, ...] = ()
-    """Numbers of the training samples, the same whenever a sample recurs."""
+    """Indices of the training samples. A sample that recurs has the same index."""
 
 
 class Alive(NamedTuple):
@@ -41,7 +41,7 @@ class Alive(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """A started receive, and the buffer of its values."""
+    """A receive in progress, and the buffer for the received values."""
 
     work: Work
     buffer: Any

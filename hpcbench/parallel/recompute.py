@@ -35,7 +35,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def again(run: Run, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> tuple[list[Tensor], Tensor]:
-    """Return copies of the inputs, which require gradients where `wanted` is set, and the result with its graph."""
+    """Return copies of the inputs (requiring gradients where `wanted` is set), and the result with its graph."""
     leaves = [x.detach().requires_grad_(want) for x, want in zip(inputs, wanted, strict=True)]
     with torch.enable_grad():
         return leaves, run(*leaves)
@@ -47,8 +47,8 @@ class Recomputed(nn.Module):
     Parameters
     ----------
     run
-        The piece: a function of tensors that returns one tensor. At least one input must require a gradient, otherwise
-        the parameters receive no gradients.
+        The piece: a function of tensors that returns one tensor. At least one input must require a gradient.
+        Otherwise, the parameters receive no gradients.
     """
 
     def __init__(self, run: Run) -> None:

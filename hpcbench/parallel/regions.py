@@ -1,10 +1,10 @@
 """Boundaries of tensor-parallel regions: autograd functions that convert between residual stream and region.
 
-Two moves define the stream between regions. The first move computes the input of a region from the stream, and the
-second move computes the stream from the partial sums of a region. `enter` uses the first move in the forward pass and
-the second in the backward pass. `leave` uses the moves in the opposite order. `enter` and `leave` are the operators f
-and g of arXiv 1909.08053, section 3, and g and g-bar of arXiv 2205.05198, section 4.2.2. Autograd ignores the codec of
-a channel and treats decoded values as exact (straight-through).
+Two operations define the stream between regions. The first operation computes the input of a region from the stream,
+and the second operation computes the stream from the partial sums of a region. `enter` uses the first operation in the
+forward pass and the second in the backward pass. `leave` uses the operations in the opposite order. `enter` and `leave`
+are the operators f and g of arXiv 1909.08053, section 3, and g and g-bar of arXiv 2205.05198, section 4.2.2. Autograd
+ignores the codec of a channel and treats decoded values as exact (straight-through).
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class ResidualLayout(NamedTuple):
     dimension: Dimension
     """Parallel dimension of the traffic."""
     expand: Move
-    """Function that computes the input of a region, identical on all ranks, from the stream."""
+    """Function that computes the input of a region from the stream. The input is identical on all ranks."""
     contract: Move
     """Function that computes the stream from the partial sums of all ranks."""
     spread: bool
@@ -80,7 +80,7 @@ class Border:
 
     @classmethod
     def of(cls, group: Group, stream: ResidualLayout, policy: Policy) -> "Border":
-        """Create a boundary with the policy's channels for a stream."""
+        """Create the boundary of a stream, with the channels of the policy."""
         forward = policy.channel(stream.dimension, Phase.FORWARD, MessageKind.ACT)
         return cls(group, stream, forward, policy.channel(stream.dimension, Phase.BACKWARD, MessageKind.GRAD))
 

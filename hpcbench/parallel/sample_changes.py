@@ -1,9 +1,10 @@
 """Changes of activations between pipeline stages since a sample was last seen: AQ-SGD (arXiv 2206.01299).
 
 Both ranks at a boundary keep the last decoded activation of each training sample. The sender encodes the difference
-from this activation, and both ranks add the decoded difference to it. A sample that is new or not kept is sent as the
-difference from zero. The first samples are kept until their number reaches the limit of the rule. The training samples
-recur, so with another choice, such as the latest samples, no sample would be kept when it recurs.
+from the kept activation, and both ranks add the decoded difference to their copies. A sample that is new or not kept is
+sent as the difference from zero. The first samples are kept until their number reaches the limit of the rule. The
+training samples recur in cycles. If the latest samples were kept instead, each sample would be discarded before it
+recurs.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.parallel.buffers import to_buffer, to_tensor
 
 _Key = tuple[str, int]
-"""A boundary and direction, and the number of a sample."""
+"""A boundary with a direction, and the index of a sample."""
 
 
 class SampleChanges:
@@ -26,7 +27,7 @@ class SampleChanges:
     Parameters
     ----------
     channel
-        Channel of activations. Its rule sets the number of samples for each boundary.
+        Channel of activations. The channel's rule sets the number of samples to keep for each boundary.
     like
         Tensor on the device of the activations.
     """
@@ -44,7 +45,8 @@ class SampleChanges:
     def subtract(self, x: Tensor, boundary: int, samples: Sequence[int]) -> Any:
         """Return a buffer with the changes of activations [b, s, h] that this rank sends.
 
-        The buffer contains the decoded changes after its message has been sent. Then `finish` adds them.
+        After the message has been sent, the buffer contains the decoded changes, which `finish` adds to the kept
+        activations.
         """
         values = to_tensor(to_buffer(x))
         side = f"to {boundary}"
@@ -93,7 +95,7 @@ class SampleChanges:
             self._kept[side, int(sample)] = values.to(self._like.device, copy=True)
 
     def _before(self, side: str, samples: Sequence[int], like: Tensor) -> Tensor:
-        """Return the kept activations, with zeros for samples that are not kept."""
+        """Return the last activations of the samples, with zeros for samples that are not kept."""
         nothing = torch.zeros_like(like[0])
         return torch.stack([self._kept.get((side, sample), nothing) for sample in samples])
 

@@ -33,7 +33,7 @@ class Push(NamedTuple):
     version: int
     """Version of the weights used for the gradient: the number of previous updates."""
     report: tuple[float, ...]
-    """Report of the worker: numbers that are summed over an update."""
+    """Report of the worker: values that are summed over all pushes of an update."""
     gradients: list[Buffer]
 
 
@@ -51,11 +51,11 @@ class TraceEntry(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Information about an update for an observer of the training."""
+    """Information about an update, for a callback that observes the training run."""
 
     number: int
     report: tuple[float, ...]
-    """Sum of the reports of all pushes of the update."""
+    """Sum of the reports of all pushes in the update."""
 
 
 @dataclass
@@ -69,7 +69,8 @@ class ServerShard:
     bound
         Number of clocks that a worker may be ahead of the slowest worker, or None for no limit.
     apply
-        Function that updates the weights with summed gradients. Its second argument is the number of previous updates.
+        Function that updates the weights with summed gradients. The function's second argument is the number of
+        previous updates.
     updates
         Number of updates.
     clocks
@@ -114,7 +115,7 @@ class ServerShard:
         Raises
         ------
         TransitError
-            A push of the worker was lost or has arrived twice.
+            A push of the worker was lost or arrived twice.
         """
         if push.clock != self.clocks[push.worker]:
             raise TransitError(
@@ -191,7 +192,7 @@ class Tickets:
         return some_left
 
     def end_early(self) -> int:
-        """Restrict tickets to the steps that have begun, and return the last step."""
+        """Restrict tickets to the steps that have begun, and return the last of these steps."""
         begun = -(-sum(self.given) // self.workers) if self.shared else max(self.given)
         self.until = min(self.until, max(begun, 0))
         return self.until

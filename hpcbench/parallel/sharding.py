@@ -54,8 +54,8 @@ class Shard:
         Whether each rank with the same part computes only a partial gradient, such as the gradient from its own
         positions.
     ep
-        Number of data-parallel ranks that hold different experts; 1 for a parameter outside of experts. dp/ep replicas
-        hold the parameter.
+        Number of data-parallel ranks that hold different experts; 1 for a non-expert parameter. The parameter has
+        dp/ep replicas.
     by_rows
         Whether the gradient may be sent as touched rows.
     """
@@ -93,7 +93,7 @@ class Shard:
         return tuple(part.stop - part.start for part in self.held)
 
     def is_replicated_along(self, axes: Axes) -> bool:
-        """Return whether these are exactly the axes along which ranks hold the same part."""
+        """Return whether ranks hold the same part along exactly these axes."""
         return self.replicated == axes
 
     @property

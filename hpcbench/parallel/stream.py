@@ -1,8 +1,8 @@
 """Schedule of a pipeline without flush: order of actions and weight versions, as pure data.
 
-Micro-batches are numbered from the start of the run. A single 1F1B schedule processes all of them, so the pipeline
-stays full between steps. A step still consists of m backward passes and one weight update. The stages therefore compute
-with weights that are not up to date. Version t denotes the weights after t updates.
+Micro-batches are numbered from the start of the run. A single 1F1B schedule processes all micro-batches of the run,
+so the pipeline stays full between steps. A step still consists of m backward passes and one weight update. The stages
+therefore compute with weights that are not up to date. Version t denotes the weights after t updates.
 
 ================ ============================================ ===============================
 schedule         version of micro-batch i on stage r of p     versions held on stage r
@@ -40,7 +40,7 @@ class Stream:
     vertical
         Whether a micro-batch uses the same version on every stage.
     double
-        Whether two versions suffice, because a step uses the weights of the previous step.
+        Whether each step uses the weights of the previous step, so that two versions suffice.
     """
 
     stages: int

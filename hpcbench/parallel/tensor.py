@@ -117,7 +117,7 @@ class OnGrid:
 
 
 def tensors_of(mesh: Mesh, policy: Policy, *, by_positions: bool, overlap: bool) -> Tensors:
-    """Create the tensor parallelism that the layout of the mesh selects."""
+    """Create the tensor-parallel method that the layout of the mesh selects."""
     if mesh.grid.mode == "1d" or mesh.tp.size == 1:
         return InOneDimension(mesh.tp, policy, by_positions=by_positions)
     return OnGrid(mesh, policy, overlap=overlap)

@@ -37,10 +37,10 @@ def count_layer_bytes(
     """Return the 16-bit activation bytes of one layer and micro-batch on one rank (arXiv 2205.05198, table 2).
 
     The formula is ``s b h (10 + 24/t + 5 a s / (h t))``, and with sequence parallelism ``s b h (34/t + 5 a s / (h
-    t))``. The 10 covers norms, dropouts and the inputs of column layers. Selective recomputation drops the last term.
-    Full recomputation keeps only the layer's input, ``2 s b h``. If n layers are recomputed together, only every n-th
-    layer keeps its input. With sequence parallelism each rank keeps 1/t of the input. As in the paper, each dropout
-    mask takes s b h bytes, and attention scores are assumed to be kept.
+    t))``. The term 10 covers norms, dropouts and the inputs of column layers. Selective recomputation drops the last
+    term. Full recomputation keeps only the layer's input, ``2 s b h``. If n layers are recomputed together, only every
+    n-th layer keeps its input. With sequence parallelism, each rank keeps 1/t of the input. As in the paper, each
+    dropout mask takes s b h bytes, and attention scores are assumed to be kept.
     """
     tokens = seq_len * micro_batch * hidden
     spread = tp if sequence_parallel else 1

@@ -23,7 +23,10 @@ class InputBasis(str, Enum):
 
 
 def find_worst(bases: Iterable[InputBasis]) -> InputBasis:
-    """Return the least reliable source. Without sources return `HERE`, because a value without inputs is exact."""
+    """Return the least reliable source.
+
+    If there are no sources, return `HERE`, because a value without inputs is exact.
+    """
     order = list(InputBasis)
     return max(bases, key=order.index, default=InputBasis.HERE)
 
@@ -43,11 +46,11 @@ class PredictedValue:
         return cls(value, max(value - error, 0.0), value + error, basis)
 
     def inverse(self, numerator: float) -> "PredictedValue":
-        """Return `numerator` divided by this estimate, for example samples per second from seconds."""
+        """Return `numerator` divided by this estimate, for example to convert seconds to samples per second."""
         value, low, high = (numerator / at if at else math.inf for at in (self.value, self.high, self.low))
         return PredictedValue(value, low, high, self.basis)
 
 
 def combine_errors(parts: Iterable[tuple[float, float]]) -> float:
-    """Return the absolute error of the sum of (value, relative error) pairs with independent errors."""
+    """Return the absolute error of a sum, given (value, relative error) pairs with independent errors."""
     return math.sqrt(sum((value * error) ** 2 for value, error in parts))

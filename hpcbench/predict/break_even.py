@@ -19,10 +19,11 @@ EQUAL = 5e-4
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Break-even of one scheme against the baseline."""
+    """Break-even comparison of one scheme with the baseline."""
 
     bytes_per_s: float | None
-    """Network bandwidth of a node: infinite if the scheme always wins, 0 if it never wins, None if it is unknown."""
+    """Break-even bandwidth of a node's network: infinite if the scheme always wins, 0 if it never wins, None if it is
+    unknown."""
     gain: float | None
     """Baseline time / scheme time - 1 at the machine's bandwidth, or None if this bandwidth is assumed."""
     surely: bool

@@ -58,9 +58,9 @@ class PredictedBucket:
     free: tuple[tuple[int, int], ...] = ()
     """Ranges (start, end) of elements that can be pruned to zero."""
     sent: int = 0
-    """Number of elements in a gradient message, or in a weight message before the update, or 0 for all."""
+    """Number of elements in a gradient message, or in a weight message before the update. 0 means all elements."""
     given: int = 0
-    """Number of elements in a message with updated weights, or 0 for all."""
+    """Number of elements in a message with updated weights. 0 means all elements."""
     shapes: tuple[tuple[int, ...], ...] = ()
     """Shapes of the rank's parts of the parameters."""
 
@@ -69,7 +69,7 @@ class BucketLayout(NamedTuple):
     """Buckets of one part of the model, with identical buckets stored once."""
 
     kinds: tuple[tuple[PredictedBucket, int], ...]
-    """Distinct buckets with their numbers of copies."""
+    """Distinct buckets, each with its number of copies."""
     order: tuple[int, ...]
     """Indices in `kinds`, in the order in which the backward pass fills the buckets."""
     together: int

@@ -26,7 +26,7 @@ class PredictedCall:
     different experts), ``edp`` (ranks that hold the same experts), ``pp``, ``ends`` (first and last stage), ``world``,
     or axes of the tensor grid, one letter each."""
     codec: str = ""
-    """Codec of this call, or an empty text for the codec of the channel."""
+    """Codec of this call, or an empty string for the codec of the channel."""
 
     def message_bytes(self, size: int, index: int) -> int:
         """Return the number of bytes that member `index` of a group of `size` ranks sends."""

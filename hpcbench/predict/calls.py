@@ -25,8 +25,8 @@ from hpcbench.predict.experts import list_expert_calls
 class StepCalls:
     """Calls of one rank in a step.
 
-    Every expert is assumed to get the same number of rows, and gradients are assumed to be sent whole. The actual
-    counts depend on the text if experts drop no tokens, or if gradients are sent as touched rows.
+    Every expert is assumed to get the same number of rows, and gradients are assumed to be sent whole. In a run,
+    these numbers depend on the training text if experts drop no tokens, or if gradients are sent as touched rows.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class StepCalls:
     low_rank
         Rank of the low-rank approximation of gradient matrices, or 0 for whole gradients.
     mixed_widths
-        Codec and budget in bits per value of mixed widths. A budget of 0 means that messages have one width.
+        Codec of mixed widths, and their budget in bits per value. A budget of 0 means that messages have one width.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StepCalls:
         }
 
     def locate(self, call: PredictedCall) -> tuple[int, int]:
-        """Return the size of the call's group, and the index of this rank in it."""
+        """Return the size of the call's group, and the index of this rank in the group."""
         if call.group not in self._sizes:
             axes, grid = tuple(call.group), self._layout.grid
             self._sizes[call.group] = grid.count(axes), grid.index(self._index, axes)
@@ -126,10 +126,10 @@ class StepCalls:
 
         The residual stream (arXiv 1909.08053, section 3; with sequence parallelism 2205.05198, section 4.2.2) leaves a
         tensor-parallel region twice per layer and after the embedding, and enters a region twice per layer and before
-        the head. Each exit needs a sum in the forward pass, and each entry a sum in the backward pass. With sequence
-        parallelism a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also reduces
-        the statistics of the softmax over a sharded vocabulary. The first of these reductions is for the largest
-        logits. The second is for the sums of exponentials and the target logits.
+        the head. Each exit needs a sum in the forward pass, and each entry needs a sum in the backward pass. With
+        sequence parallelism, a sum is a reduce-scatter, and the opposite direction is an all-gather. The last part also
+        reduces the statistics of the softmax over a sharded vocabulary. The first of these reductions is for the
+        largest logits. The second is for the sums of exponentials and the target logits.
         """
         if self._layout.tensor != "1d":
             return self._grid_forward(number)
@@ -270,7 +270,7 @@ class StepCalls:
 
     @cached_property
     def spread(self) -> int:
-        """Number of ranks among which the residual stream is divided between the layers."""
+        """Number of ranks that each hold a different part of the residual stream."""
         if self._layout.tensor == "1d":
             return self._layout.tp if self._train.sequence_parallel else 1
         grid = self._layout.grid
@@ -321,9 +321,10 @@ class StepCalls:
         return [PredictedCall(channel, operation, bucket.sent or bucket.length, width, group)]
 
     def guess_widths(self, bucket: PredictedBucket) -> WidthCounts | None:
-        """Return typical numbers of super-groups of each width in a piece of a bucket, or None without mixed widths.
+        """Return typical numbers of super-groups for each width in a piece of a bucket, or None without mixed widths.
 
-        A run chooses these numbers by its gradients. The sum of all message bytes does not depend on them.
+        In a run, these numbers depend on the gradients. The total number of message bytes does not depend on these
+        numbers.
         """
         codec, bits = self._mixed_widths
         size = self._sizes[_holders(bucket)][0]
@@ -361,8 +362,8 @@ class StepCalls:
     def _summands(self, bucket: PredictedBucket) -> PredictedCall:
         """Return the call that sums gradients over the ranks that hold the same parameters.
 
-        With sequence parallelism these parameters are norms, biases of row layers and learned positions. On a tensor
-        grid they are the parameters applied to a rank's own rows. In mode 2.5d they include the weights, whose
+        With sequence parallelism, these parameters are norms, biases of row layers and learned positions. On a tensor
+        grid, they are the parameters applied to a rank's own rows. In mode 2.5d, they include the weights, whose
         gradients are summed over the depth.
         """
         axes, piece = bucket.summands, self._owned(bucket)

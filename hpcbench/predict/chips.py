@@ -1,8 +1,8 @@
 """Dense peak FLOP/s of GPUs by precision, from vendor data sheets.
 
 Peaks in `machines/chips.csv` are in TFLOP/s and exclude sparsity, which doubles the headline figures of data sheets.
-Matrix units count for every precision that they support, because matrix libraries use them. fp32 excludes TF32, which
-PyTorch disables by default.
+The peaks include matrix units for every precision that the units support, because matrix libraries use them. fp32
+excludes TF32, which PyTorch disables by default.
 """
 
 import re
@@ -14,11 +14,12 @@ from hpcbench.predict.tables import read_table
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU, or a part of a GPU that PyTorch shows as a separate device."""
+    """A GPU, or a part of a GPU that PyTorch reports as a separate device."""
 
     name: str
     pattern: str
-    """Regular expression for the full PyTorch device name. GPU slices and variants share the chip's prefix."""
+    """Regular expression for the full PyTorch device name. The names of GPU slices and variants begin with the name
+    of the chip."""
     tflops: Mapping[str, float]
     """Dense peak in TFLOP/s for each supported precision."""
     source: str

@@ -1,6 +1,6 @@
 """Model constants that are not in the measured tables, with their sources.
 
-This package contains no other chosen numbers.
+This package contains no other chosen constants.
 
 "Chosen" means that the value was set by hand on the fitting half of the published runs, while the errors of the other
 half and of the targets were visible. These errors are not a blind test; `benchmarks/predict_published.py` names the
@@ -9,7 +9,7 @@ halves and prints the errors of both. "Guessed" means that the value was set bef
 
 PRODUCT_IN_STEP = {"V100": 0.85, "A100": 1.0, "H100": 0.8, "cpu": 1.0}
 """Speed of matrix products in a step relative to the table, by device family (chosen). The H100 table comes from short
-measurements. In a step the clock rate drops (see the rows above 0.8 of the peak)."""
+measurements. During a training step, the clock rate is lower (see the rows of this table above 80 % of the peak)."""
 TABLE_OF_PCIE = {"A100": 1.07}
 """Speed of the SXM variant relative to the PCIe variant in the table. The best rates are 271 and 253 TFLOP/s."""
 ATTENTION_TFLOPS = {"A100": 312.0, "H100": 989.4}
@@ -19,10 +19,11 @@ FP8_SPEED = 1.7
 The value was guessed to be slightly below this ratio.
 """
 FP8_CAST_BYTES = 5
-"""Bytes moved per element to find an operand's maximum and cast it to 8 bits, untransposed and transposed (guessed)."""
+"""Bytes moved per element to find an operand's maximum and cast the operand to 8 bits, untransposed and transposed
+(guessed)."""
 MEMORY_IN_STEP = 0.85
 """Bandwidth of norms, activations and sums in a step, relative to the measured stream copy (guessed). Single kernels
-reach 0.6 to 1.1 of the copy bandwidth (machines/membound.csv).
+reach 0.6 to 1.1 times the copy bandwidth (machines/membound.csv).
 """
 NOT_HIDDEN = 0.7
 """Exposed fraction of the arithmetic or memory time of a batched product, whichever is shorter, from attention scores
@@ -53,24 +54,24 @@ WITHIN_LATENCY_S = 3.4e-6
 """Latency in seconds of a collective step within a node over NVLink: NCCL's constant for the simple protocol."""
 RING_BYTES_PER_S = {"H100": 362e9, "B200": 560e9}
 """Bandwidth of gathers and reduce-scatters within a node with in-switch all-reduce. The value for an H100 was
-measured. For a B200 it was scaled by the ratio of all-reduce bandwidths.
+measured. For a B200, the value was scaled by the ratio of all-reduce bandwidths.
 """
 COLLECTIVE_S = 10e-6
 """Minimum time in seconds of a collective: NCCL's base constants are 7 to 14 us."""
 OVERLAP_COST = 0.19
-"""Slowdown of matrix products while communication overlaps with them: mean of arXiv 2507.03114."""
+"""Slowdown of matrix products while communication overlaps with them: mean value in arXiv 2507.03114."""
 PIECES_AT_ONCE = 3
-"""Number of pieces of a product that a GPU computes at the same time while others are transferred. Transformer Engine
-uses three streams for these pieces (NVTE_COMM_OVERLAP_MAX_STREAMS).
+"""Number of pieces of a product that a GPU computes at the same time while other pieces are transferred. Transformer
+Engine uses three streams for these pieces (NVTE_COMM_OVERLAP_MAX_STREAMS).
 """
 WAIT_SHARE = 0.02
-"""Fraction of a step that ranks wait for the slowest rank, on machines without GPUs: 2 to 6 % in published logs.
-Guessed."""
+"""Fraction of a step during which ranks wait for the slowest rank, on machines without GPUs: 2 to 6 % in published
+logs. Guessed."""
 RANK_SPREAD = 0.008
 """Standard deviation of the step times of ranks on GPUs. A step takes as long as the slowest rank. GPUs of one node
 differ by up to 5 % (ml-engineering). The value is fitted on benchmarks/published/programs.csv."""
 LEAF_NODES = 4 / 6.25e9
-"""Number of nodes below one fabric switch, per byte/s of a rank's share of the node's network bandwidth.
+"""Number of nodes on one leaf switch, divided by the network bandwidth of each rank in byte/s.
 
 A switch connects 4 nodes if 8 GPUs share 400 Gbit/s, and 32 nodes if each GPU has an adapter of 400 Gbit/s. In the
 second case, rings stay on the switch of their rail (a scalable unit of NVIDIA's DGX SuperPOD has 32 nodes).
@@ -103,15 +104,15 @@ measurements are as accurate with the means as with each measurement's own value
 PLAN_MESSAGE_S = 7e-5
 """Core seconds for each message after the first in a plan step."""
 PLAN_FACTOR = 1.2
-"""Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
+"""Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and checksums."""
 WAITING_CORES = 0.10
 """Cores that a waiting rank takes from computing ranks if ranks share cores. A waiting rank wakes up repeatedly. The
 value is the mean of five measurements on two cores, 0.07 to 0.12. Predictions of results/reference/predict-measured*
 are as accurate with this mean as with the value of each measurement.
 """
 DRIVING_CORES = 0.085
-"""Cores that a progress thread takes while the rank computes, if ranks share cores: mean of the same measurements, 0.07
-to 0.12."""
+"""Cores that a progress thread takes while the rank computes, if ranks share cores: mean of the same five
+measurements, 0.07 to 0.12."""
 SHARED_CORES_ERROR = 0.16
 """Relative error of a step whose ranks may share cores, in addition to the errors of its inputs. The value was
 chosen so that an interval contains 8 of 10 measured times. Of the 200 cases of results/reference/predict-measured*,

@@ -1,4 +1,4 @@
-"""Core time of messages if ranks share cores. Most of the cost of a message is then processor time.
+"""Core time of messages if ranks share cores. In this case, most of the cost of a message is processor time.
 
 Ranks on one machine communicate through memory and the kernel. The kernel copies each message several times and wakes
 the waiting rank. `hpcbench bench network` measures the time that a call adds to a turn in which all ranks compute, on
@@ -33,7 +33,7 @@ class CoreCosts:
     networks: float = 0.0
     """Cores that the kernel uses while all nodes send at full link bandwidth."""
     plan_factor: float = constants.PLAN_FACTOR
-    """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and frames."""
+    """Time of a plan's steps divided by the time of their messages. The rest is spent on sums, copies and checksums."""
 
     def time_message(self, nbytes: float, *, crossing: bool) -> float:
         """Return the time in seconds of one message that a rank sends while receiving another."""
@@ -57,7 +57,7 @@ class CoreCosts:
         return max(pair_s + share * (largest_s - pair_s), 0.0)
 
     def time_step(self, parts: Sequence[tuple[float, bool]]) -> float:
-        """Return the time in seconds of concurrent messages, given as pairs (bytes, whether between nodes)."""
+        """Return the time in seconds of concurrent messages, given as pairs (bytes, whether to another node)."""
         if not parts:
             return 0.0
         starts = [self.time_message(0.0, crossing=crossing) for _, crossing in parts]
@@ -92,7 +92,7 @@ def read_core_costs(raw: dict[str, Any], cores: float) -> CoreCosts | None:
 
 
 def _make_monotonic(points: Sequence[tuple[float, float]]) -> Curve:
-    """Sort points by bytes, and raise points below a previous point, because such points are noise."""
+    """Sort points by bytes, and raise points that are lower than a previous point, because such decreases are noise."""
     curve: list[tuple[float, float]] = []
     for nbytes, seconds in sorted(points):
         curve.append((nbytes, max(seconds, curve[-1][1] if curve else 0.0)))

@@ -28,7 +28,7 @@ class Cost(Additive):
     encode: float = 0.0
     decode: float = 0.0
     inside: float = 0.0
-    """Time for latency and for links within a node."""
+    """Time spent on latency and on links within a node."""
     network: float = 0.0
     """Time during which the node's network is busy."""
     wire_bytes: float = 0.0
@@ -38,7 +38,7 @@ class Cost(Additive):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole call."""
+        """Total time of the call in seconds."""
         return self.encode + self.decode + self.inside + self.network
 
 

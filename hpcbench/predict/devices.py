@@ -36,7 +36,7 @@ class DeviceSpec:
     """Fraction of the peak that products and attention reach, relative to the family's table."""
 
     def peak(self, precision: str) -> float:
-        """Return the dense peak in FLOP/s. Unsupported precisions use the fp32 peak."""
+        """Return the dense peak in FLOP/s. For unsupported precisions, the fp32 peak is returned."""
         return (self.tflops.get(precision) or self.tflops["fp32"]) * 1e12
 
 

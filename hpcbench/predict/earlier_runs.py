@@ -32,7 +32,7 @@ from hpcbench.predict.step import StepTime
 from hpcbench.predict.workload import Workload, make_workload
 
 LEAST_SHARE = 0.15
-"""Minimum predicted fraction of a step spent waiting for messages, for a baseline run that calibrates the network."""
+"""Minimum predicted fraction of a step that a baseline run must spend waiting for messages to calibrate the network."""
 _DEPTH = 4
 """Search depth for submissions below the user's directory."""
 
@@ -50,7 +50,7 @@ class EarlierRun:
     seconds: float
     """Mean step time in seconds after the warm-up."""
     compute_s: float | None
-    """Computation seconds per step on the slowest host, or None if the log does not contain them."""
+    """Computation time in seconds per step on the slowest host, or None if the log does not contain them."""
     log: RunLog
 
 
@@ -67,7 +67,7 @@ class Calibration:
     codecs: dict[str, CodecSpeed] = field(default_factory=dict)
     """Speed of each codec."""
     before: tuple[float, ...] = ()
-    """Relative errors of the predicted step times of these runs, with the tables alone."""
+    """Relative errors of these runs' predicted step times, based on the tables alone."""
     after: tuple[float, ...] = ()
     """Relative errors of these step times after calibration with the *other* runs."""
 

@@ -12,9 +12,9 @@ from hpcbench.predict.flops import DENSE, ExpertShape
 def count_rows(experts: Experts, train: Train, cp: int) -> int:
     """Return the number of rows that a rank sends to a layer's experts, and also receives, in a micro-batch.
 
-    The result is the number of expert slots, including empty slots. Without token dropping, it is the number of expert
-    choices of the rank's tokens. In this case, the rank receives the same number only if the load is balanced. The
-    positions are divided among `cp` ranks.
+    The result is the number of expert slots, including empty slots. Without token dropping, the result is the number of
+    expert choices of the rank's tokens. In this case, the rank receives the same number only if the load is balanced.
+    The positions are divided among `cp` ranks.
     """
     if experts.drop == "none":
         return train.micro_batch * (train.seq_len // cp) * experts.top
@@ -54,9 +54,9 @@ def list_expert_calls(model: Model, train: Train, layout: Layout, phase: str, la
 def count_kept_elements(model: Model, train: Train, tp: int, cp: int) -> float:
     """Return the number of elements that a layer's experts keep per micro-batch, without the layer's input.
 
-    These are the sent rows, the received rows sorted by expert, the input and output of the activation function, and
-    the results before and after they are sent back. A shared expert keeps the input and output of its activation
-    function. All elements are kept until the backward pass.
+    The kept elements are the sent rows, the received rows sorted by expert, the input and output of the activation
+    function, and the results before and after they are sent back. A shared expert keeps the input and output of its
+    activation function. All elements are kept until the backward pass.
     """
     if model.experts is None:
         return 0.0
@@ -85,8 +85,8 @@ def describe_experts(model: Model, train: Train, layout: Layout) -> ExpertShape:
 def shape_of_experts(experts: Experts, *, layers: int, seq_len: int, ep: int, tp: int) -> ExpertShape:
     """Return the expert sizes of a model with `layers` layers, for the formulas that count operations and parameters.
 
-    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty slots. Otherwise
-    only kept rows are computed.
+    If experts are distributed over or sharded across ranks, all expert slots are sent, including empty slots.
+    Otherwise, only kept rows are computed.
     """
     return ExpertShape(
         layers=len(experts.layers_of(range(layers))),

@@ -1,8 +1,8 @@
 """Time of messages and library collectives by size and placement, from measured curves and nominal bandwidths.
 
-A collective of n ranks moves ``2 (n-1)/n`` of its bytes over the bus for an all-reduce, a broadcast and a reduction to
-a root, and ``(n-1)/n`` for other collectives. Within a node, the bus bandwidth was measured for each size and number of
-devices. Between nodes, the network of a node is shared by all groups that have ranks on the node.
+A collective of n ranks moves ``2 (n-1)/n`` times its bytes over the bus for an all-reduce, a broadcast and a reduction
+to a root, and ``(n-1)/n`` for other collectives. Within a node, the bus bandwidth was measured for each size and number
+of devices. Between nodes, the network of a node is shared by all groups that have ranks on the node.
 """
 
 import math
@@ -143,7 +143,7 @@ class Fabric:
         return constants.COLLECTIVE_S + ROUNDS[operation] * math.log2(place.nodes) * self.node_latency_s
 
     def message_parts(self, nbytes: float, *, crossing: bool, concurrent: int = 1) -> tuple[float, float]:
-        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send."""
+        """Return the parts of a point-to-point message's time while `concurrent` ranks on the node send messages."""
         if crossing:
             return self.node_latency_s, nbytes * concurrent / (self.node_bytes_per_s * self.share)
         return self.within_latency_s + nbytes / (0.75 * self.within_bytes_per_s), 0.0
@@ -169,7 +169,7 @@ def _compare_pairwise(place: GroupPlacement) -> float:
 def _bus(curve: tuple[tuple[float, float], ...], nbytes: float) -> float:
     """Return the bus bandwidth in bytes per second at a size, by log-log interpolation.
 
-    Below the smallest size the time is constant.
+    Below the smallest size, the time is constant.
     """
     x = math.log(nbytes)
     if x <= curve[0][0]:

@@ -1,9 +1,9 @@
 """Parameters and floating-point operations of a model, from published closed forms. Pure.
 
-The closed forms describe dense models. `BlockShape` adapts the weights of a GPT layer to grouped queries, gated MLPs
-and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of experts are
-counted per row, which is one token for one expert. Model FLOPs count only rows that an expert keeps, without dropped
-tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
+The closed forms describe dense models. `BlockShape` adapts the number of weights of a GPT layer to grouped queries,
+gated MLPs and other widths. In an expert layer, the router and the experts' MLPs replace the MLP. The operations of
+experts are counted per row. A row is one token for one expert. Model FLOPs count only rows that an expert keeps,
+without dropped tokens. Hardware FLOPs count all rows that experts compute, including empty slots.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BlockShape(NamedTuple):
-    """Sizes of a layer that may differ from a GPT layer. None selects the GPT size."""
+    """Sizes of a layer, which may differ from the sizes of a GPT layer. None selects the GPT size."""
 
     kv_width: int | None = None
     """Total number of key features, which is less than the hidden size if queries are grouped."""
@@ -100,7 +100,7 @@ class ExpertShape(NamedTuple):
 
     @property
     def needed(self) -> float:
-        """Rows per sequence that a layer keeps. Before a run, this is the maximum."""
+        """Rows per sequence that a layer keeps, or the maximum before a run."""
         if self.kept_rows is not None:
             return self.kept_rows
         return self.chosen if self.places is None else min(self.chosen, self.places)
@@ -150,7 +150,7 @@ class ModelSizes(_Sizes, total=False):
 def count_parameters(*, positions: str, tied: bool, **sizes: "Unpack[ModelSizes]") -> int:
     """Return the number of parameters.
 
-    With learned positions and a tied head this is Megatron-LM's ``12 l h^2 (1 + 13/(12h) + (V+s)/(12lh))``
+    With learned positions and a tied head, this is Megatron-LM's ``12 l h^2 (1 + 13/(12h) + (V+s)/(12lh))``
     (arXiv 2104.04473, equation 2) plus the ``2h`` of the last LayerNorm, which the paper omits.
     """
     hidden, block = sizes["hidden"], sizes.get("block", GPT)
@@ -193,12 +193,12 @@ def count_model_flops(**sizes: "Unpack[ModelSizes]") -> float:
 def count_hardware_flops(*, recompute: str | int, **sizes: "Unpack[ModelSizes]") -> float:
     """Return the operations executed for one sequence, including recomputation and empty expert slots.
 
-    With full recomputation the forward pass of each layer runs twice: ``8 s l w + 6 s h V + 16 s^2 l h``, for a GPT
-    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` (arXiv 2104.04473, equation 3). With selective recomputation core attention
-    counts twice, for a GPT ``72 s l h^2 (1 + s/(3h) + V/(12 l h))``, about ``1 + s/(6h)`` times the operations of the
-    model (arXiv 2205.05198, appendix A). This form is used for the hardware FLOP/s of that paper, with which other
-    papers compare their results. The forward pass of core attention alone, ``4 s^2 h`` per layer, is a third of the
-    added operations.
+    With full recomputation, the forward pass of each layer runs twice: ``8 s l w + 6 s h V + 16 s^2 l h``, for a GPT
+    ``96 s l h^2 (1 + s/(6h) + V/(16 l h))`` (arXiv 2104.04473, equation 3). With selective recomputation, core
+    attention counts twice: for a GPT, ``72 s l h^2 (1 + s/(3h) + V/(12 l h))``, about ``1 + s/(6h)`` times the
+    operations of the model (arXiv 2205.05198, appendix A). This form is used for the hardware FLOP/s of that paper,
+    with which other papers compare their results. The forward pass of core attention alone, ``4 s^2 h`` per layer, is a
+    third of the added operations.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Traffic and memory of tensor parallelism on a grid, in closed form. Pure.
 
-A matrix may be gathered, broadcast piece by piece, reduced piece by piece or scattered over an axis of q ranks. In each
-case a rank sends q - 1 times the number of matrix elements that it holds. With A = M K, B = K N and C = M N for a
+A matrix may be gathered, broadcast piece by piece, reduced piece by piece or scattered over an axis of q ranks. In
+each case, a rank sends q - 1 times the number of matrix elements that it holds. With A = M K, B = K N and C = M N for a
 layer's input, weight and output, a rank sends and receives these numbers of elements:
 
 ====== ================================ ==============================================
@@ -106,7 +106,7 @@ def _moved(
 
 
 class Statistic(NamedTuple):
-    """An uncompressed collective over some axes. `elements` counts the whole vector."""
+    """An uncompressed collective over some axes. `elements` is the length of the whole vector."""
 
     traffic: Traffic
     operation: str
@@ -146,7 +146,7 @@ def count_kept_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the number of elements that a linear layer keeps for its backward pass.
 
     SUMMA keeps the rank's input: ``A / q^2``, or ``A / (d q^2)`` in 2.5d. Weights are not counted, because they are in
-    memory in any case. In 3d the gathered operands are kept: ``(A + B) / q^2``.
+    memory in any case. In mode 3d, the gathered operands are kept: ``(A + B) / q^2``.
     """
     product = grid.products[layer.word]
     if product.streamed:
@@ -159,9 +159,9 @@ def count_transient_elements(grid: Grid, layer: GridProduct) -> int:
     """Return the peak buffer size of a linear layer's forward pass, in elements.
 
     Values that the layer keeps or returns are not counted. SUMMA holds two pieces of each broadcast operand: one is
-    multiplied while the next arrives. The buffer also holds the accumulated result, or two results if results are
-    reduced. With gathered operands, the buffer contains the partial sums of the output, before each rank keeps ``1/q``
-    of the sum.
+    multiplied while the next arrives. The buffer also holds the accumulated result, or two results if they are reduced
+    across ranks: one is reduced while the next accumulates. With gathered operands, the buffer contains the partial
+    sums of the output, before each rank keeps ``1/q`` of the sum.
     """
     product, how = grid.products[layer.word], grid.products[layer.word].forward
     x, w, y = (count_held(grid, cuts, layer) for cuts in (product.x, product.w, product.y))

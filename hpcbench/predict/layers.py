@@ -1,9 +1,9 @@
-"""Measured factors between the time of a whole layer in a step and the sum of its kernel times in the tables.
+"""Measured ratios of the time of a whole layer in a step to the sum of its kernel times in the tables.
 
 The tables contain the time of each product alone in a loop, where operands may be cached. In a step, weights come from
 memory, activations need newly allocated memory, and Python launches each operator. The factor is measured for several
 widths and numbers of tokens, and interpolated on logarithms in the same way as product efficiency. Tensor-parallel
-layers have separate factors, because each rank multiplies less but launches the same number of operators.
+layers have separate factors, because each rank computes smaller products, but launches the same number of operators.
 """
 
 import math

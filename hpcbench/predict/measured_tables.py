@@ -1,7 +1,7 @@
 """Machine measurements as model inputs, read from a directory of tables written by ``hpcbench bench``.
 
 ``gemm.json`` comes from `hpcbench bench gemm`, ``network.json`` from `hpcbench bench network --output`. If ranks share
-cores, ``cores.json`` comes from the same command on links without a bandwidth limit. On a single node ``network.json``
+cores, ``cores.json`` comes from the same command on links without a bandwidth limit. On a single node, ``network.json``
 is used instead.
 """
 

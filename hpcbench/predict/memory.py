@@ -1,7 +1,7 @@
 """Memory of a rank at the three peaks of a step, by kind, and a check against the device's memory. Pure, without NumPy.
 
-Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass it contains
-all gradients. After the reduction, while the optimizer runs, it contains the gradient sums that the rank owns.
+Before the backward pass, memory contains the activations that the schedule keeps. After the backward pass, it
+contains all gradients. After the reduction, while the optimizer runs, it contains the gradient sums that the rank owns.
 """
 
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ class PredictedMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank fits into device memory, or None if the device memory is unknown or inside the interval."""
+        """Whether the rank's data fit into device memory, or None if that memory is unknown or inside the interval."""
         if self.limit is None or self.figure.low <= self.limit < self.bytes + CONTEXT_BYTES:
             return None
         return self.bytes + CONTEXT_BYTES <= self.limit

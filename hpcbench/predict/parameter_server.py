@@ -4,10 +4,10 @@ In a turn, a worker reads the weights, computes and pushes gradients. A turn inc
 of a reduce-scatter and an all-gather. All communication is exposed. A step is one update, based on the turns of all n
 workers:
 
-- With ``bsp`` and ``ssp`` a step takes as long as the slowest worker's turn. With ``ssp`` a worker may be some turns
-ahead, but in the long run it waits for the slowest worker.
-- With ``asp`` fast workers take over work that slow workers have not started. Workers with turns of t_r seconds produce
-  sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
+- With ``bsp`` and ``ssp``, a step takes as long as the slowest worker's turn. With ``ssp``, a worker may be some turns
+  ahead, but in the long run, it waits for the slowest worker.
+- With ``asp``, fast workers take over work that slow workers have not started. Workers with turns of t_r seconds
+  produce sum(1 / t_r) gradients per second, and a step takes n / sum(1 / t_r).
 
 If replicas use collectives, all replicas wait for the slow replica. The slow replica determines the step time. The
 passes of this replica are longer, so they hide more of its messages.

@@ -23,7 +23,7 @@ def cost_plan(
     Parameters
     ----------
     plan
-        The plan. If the operation is rooted, the root is rank 0.
+        The plan. If the operation has a root, the root is rank 0.
     place, fabric
         Placement of the group's ranks, and the links.
     width
@@ -45,7 +45,7 @@ def cost_plan(
 
 
 def _cost_slices(first: Cost, slices: int) -> Cost:
-    """Return the cost of all slices of a call from the cost of rank 0's steps in the first slice."""
+    """Derive the cost of all slices of a call from the cost of rank 0's steps in the first slice."""
     local, network = first.encode + first.decode + first.inside, first.network
     total = local + network + (slices - 1) * (max(local, network) + _NOT_HIDDEN * min(local, network))
     busy = slices * network
@@ -84,7 +84,7 @@ def _sum_bytes(parts: Iterable[tuple[float, bool]]) -> float:
 
 
 def _cost_codec(sends: "Sequence[PeerSpan]", came: "Sequence[PeerSpan]", width: int, speed: CodecSpeed) -> Cost:
-    """Return the codec's cost. A span is encoded once for all receivers."""
+    """Return the codec's cost. A span of values is encoded once for all receivers."""
     spans = {part.span for part in sends}
     sizes = sum(span.size for span in spans), sum(part.span.size for part in came)
     return Cost(

@@ -1,4 +1,4 @@
-"""Figures of a prediction: time breakdown, memory peaks, and gain over bandwidth, ranks and tokens."""
+"""Figures of a prediction: time breakdown, memory peaks, and gain against bandwidth, ranks and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from hpcbench.present.document import Figure
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors that are applied to the site's bandwidth."""
 _SCALES = (1, 2, 4, 8)
-"""Multiples of the number of replicas, and of micro-batches per replica."""
+"""Multiples of the number of replicas, and of the number of micro-batches per replica."""
 
 _CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 

@@ -50,7 +50,7 @@ class Prediction:
         return count * train.global_batch / self.workload.layout.ranks / self.time.seconds.value / 1e12
 
     def to_json(self, peak: float) -> dict[str, Any]:
-        """Return the prediction as plain data. `peak` is the FLOP/s of the device, for the MFU."""
+        """Return the prediction as plain data. The MFU is computed from `peak`, the FLOP/s of the device."""
         return {
             "cell": self.cell,
             "scheme": self.scheme,
@@ -88,7 +88,7 @@ def predict(
     Parameters
     ----------
     refused
-        List to which the error of each unpredictable scheme is appended, or None to raise the error.
+        List to which the error of each scheme that cannot be predicted is appended, or None to raise the error.
     """
     predictions = []
     for name, workload in workloads:
@@ -118,7 +118,7 @@ def _compare(base: Prediction, prediction: Prediction, fabric: Fabric) -> BreakE
 
 
 def scale_to_ranks(workload: Workload, ranks: int) -> Workload:
-    """Return the same run on `ranks` ranks, with more or fewer replicas and the same tokens per replica.
+    """Return the same run on `ranks` ranks, with more or fewer replicas and the same number of tokens per replica.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 Efficiency is the fraction of the dense peak. Tile and wave quantization make efficiency discontinuous in the shape
 (arXiv 2401.14489): a product of 109 tiles takes two waves on 108 multiprocessors. Half of this loss, on a logarithmic
 scale, is removed before interpolation. Interpolation weights decrease with the distance in log m, log n and log k.
-Outside the table the nearest shapes are used.
+Outside the table, the nearest shapes are used.
 """
 
 import math
@@ -83,7 +83,7 @@ def interpolate(points: Sequence[MeasuredProduct], m: int, n: int, k: int, units
 
 @lru_cache(maxsize=65536)
 def compute_fill(m: int, n: int, units: int) -> float:
-    """Return the utilized fraction of multiprocessors: without tile padding and idle slots of the last wave."""
+    """Return the utilized fraction of the multiprocessors, excluding tile padding and idle slots in the last wave."""
     best = 0.0
     for rows, columns, speed in _TILES:
         down, across = -(-m // rows), -(-n // columns)

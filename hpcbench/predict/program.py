@@ -46,7 +46,7 @@ class TrainingProgram:
     waits_for_messages: bool = False
     """Whether a stage is blocked while it sends to the next stage (Megatron-LM before 2023)."""
     wide_gradients: bool = False
-    """Whether products accumulate weight gradients directly."""
+    """Whether matrix products accumulate directly into the weight gradients."""
     gradients: str | None = None
     """Number format of gradients in messages, or None for the setting of the study."""
     layer_buckets: bool = False
@@ -57,7 +57,7 @@ class TrainingProgram:
     """Computing time divided by the computing time from the tables, fitted on published runs of this program; None if
     it was not fitted."""
     states: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty for the engine's rules."""
+    """Bytes per parameter of ``weights``, ``gradients`` and ``optimizer``. Empty if the engine's rules apply."""
     keeps: str = "fused"
     """Activations that a layer keeps for the backward pass: ``fused`` for fused kernels, sharded by sequence
     parallelism; ``unfused`` as in arXiv 2205.05198; ``input`` if the program recomputes or offloads all other

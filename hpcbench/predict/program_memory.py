@@ -2,7 +2,8 @@
 
 States are given in bytes per parameter. A layer with fused kernels keeps these 16-bit values: the inputs and outputs of
 two norms, queries, keys and values, the attention output, and the inputs and output of the activation function
-(Transformer Engine; arXiv 2205.05198, table 2, without scores and dropout). Sequence parallelism shards all of them.
+(Transformer Engine; arXiv 2205.05198, table 2, without scores and dropout). Sequence parallelism shards all of these
+values.
 """
 
 from hpcbench.parallel.schedule import SCHEDULES

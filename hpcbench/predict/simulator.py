@@ -67,7 +67,7 @@ class Simulation:
     programs
         Operations of each stage.
     networks
-        Network number of each stage's node.
+        Index of the network of each stage's node.
     cores
         Number of stages that can compute at full speed at the same time, or None if each stage has its own cores.
     takes
@@ -126,7 +126,7 @@ class Simulation:
         heapq.heappush(self._events, (time, self._count, what, payload))
 
     def _advance_stage(self, number: int, now: float) -> None:
-        """Run operations of a stage until it must wait."""
+        """Run operations of a stage until the stage must wait."""
         stage = self.stages[number]
         operations = stage.operations
         while stage.at < len(operations):

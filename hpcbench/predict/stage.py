@@ -66,8 +66,9 @@ def find_stage_parts(workload: Workload, stage: int) -> tuple[StagePart, ...]:
 def group_buckets(buckets: int) -> list[int]:
     """Return the sizes of bucket groups in order, each at most 1/24 of all buckets: 1, 1, 2, ... 2, 1, 1.
 
-    Groups reduce the number of events. A group is sent when its last bucket is filled, which delays buckets by less
-    than 1/24 of the backward pass. The first and last buckets are not grouped, because their time is exposed.
+    Grouping reduces the number of simulated events. A group is sent when its last bucket is filled, which delays
+    buckets by less than 1/24 of the backward pass. The first and last buckets are not grouped, because their time is
+    exposed.
     """
     most, ahead, left, size = max(1, buckets // _GROUPS), list[int](), buckets, 1
     while left >= 2 * size:
@@ -226,8 +227,8 @@ class StageCosts:
     def _hide_behind_attention(self, calls: Sequence[RepeatedCall], attention: float) -> Cost:
         """Return the exposed cost of context-parallel calls, which attention computation does not hide.
 
-        In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, one of
-        two halves is hidden.
+        In a ring, each block except the last is computed while another block arrives. In the Ulysses exchange, the
+        transfer of one of the two halves is hidden.
         """
         cost, layout = self.cost(calls), self._workload.layout
         moving = cost.inside + cost.network

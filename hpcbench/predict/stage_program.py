@@ -36,7 +36,7 @@ class StageProgram:
     def list_operations(self, micro_batches: int, steps: int = 1) -> list[StageOperation]:
         """List the operations in schedule order, with `micro_batches` micro-batches per step.
 
-        Without a flush, steps overlap. Otherwise the operations of a step are repeated.
+        Without a flush, steps overlap. Otherwise, the operations of a step are repeated.
         """
         train, layout = self._workload.train, self._workload.layout
         operations: list[StageOperation] = []
@@ -102,7 +102,7 @@ class StageProgram:
         operations.append(Compute(costs.optimizer + costs.host))
 
     def _add_pass(self, operations: list[StageOperation], action: PassCost, share: float) -> None:
-        """Add a share of a pass. If ranks share cores, other ranks compute while one rank waits for the network."""
+        """Add operations of a share of a pass. On shared cores, other ranks compute while one waits for the network."""
         network = action.cost.network * share
         computing = Compute(action.busy * share, (action.work + action.again) / action.busy if action.busy else 1.0)
         if network > 0 and self._machine.fabric.core_costs:

@@ -170,7 +170,7 @@ class StepModel:
         )
 
     def _estimate_wait_share(self) -> float:
-        """Return the fraction of a step spent waiting for the slowest rank, from the expected maximum step time."""
+        """Derive the fraction of a step spent waiting for the slowest rank from the expected maximum step time."""
         ranks = self.workload.layout.ranks
         if ranks == 1:
             return 0.0
@@ -179,7 +179,7 @@ class StepModel:
         return constants.RANK_SPREAD * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))  # Blom, 1958
 
     def _add_reductions(self, parts: dict[str, float], costs: StageCosts, data: float) -> None:
-        """Add the times of the reductions and the tail to the parts: waiting, encoding and decoding."""
+        """Add the times of the reductions and the later calls to the parts: waiting, encoding and decoding."""
         times = self.workload.micro_batches if self.workload.train.zero >= 2 else 1
         exchange = [cost for buckets in costs.reductions for _, cost in buckets]
         encode = times * sum(cost.encode for cost in exchange) + costs.tail.encode

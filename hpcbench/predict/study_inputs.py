@@ -66,7 +66,7 @@ def read_workload(
     Parameters
     ----------
     memory_only
-        Whether only the memory is predicted, which is the same with every transport.
+        Whether only the memory use is predicted. Memory use is the same with every transport.
 
     Raises
     ------

@@ -2,9 +2,9 @@
 
 For a collective, the bytes of the bandwidth-optimal algorithm are counted, as in the engine's counters for the MPI
 library. With t ranks and n bytes, all ranks together send (t-1) n bytes for a reduce-scatter or an all-gather, and
-twice as many for an all-reduce. The bytes of a rank depend on the size of the piece that it owns. Two-shot sends the
-same total, but aligns the pieces of an all-reduce to codec blocks, so individual ranks differ. Hierarchical algorithms
-send more within nodes, and recursive doubling sends whole vectors.
+twice as many for an all-reduce. The bytes of a rank depend on the size of the piece that it owns. The two-shot
+algorithm sends the same total, but aligns the pieces of an all-reduce to codec blocks, so individual ranks differ.
+Hierarchical algorithms send more within nodes, and recursive doubling sends whole vectors.
 """
 
 from collections import Counter

@@ -33,7 +33,7 @@ class Seconds(Additive):
 
     @property
     def total(self) -> float:
-        """Sum of all kinds."""
+        """Sum of the times for all kinds of work."""
         return self.products + self.attention + self.memory
 
 
@@ -113,9 +113,9 @@ class ComputeCosts:
     def _time_overlapped(self, word: str, tokens: int, out: int, into: int) -> tuple[float, float, float]:
         """Return the times in seconds of a layer's products if messages overlap with them.
 
-        A product whose rows are received from or sent to other ranks is computed in pieces. This applies to the forward
-        products of both kinds of layers, and to the input gradient of row-parallel layers. Other products are not
-        split.
+        A product whose rows are received from or sent to other ranks is computed in pieces. The method applies to the
+        forward products of both kinds of layers, and to the input gradient of row-parallel layers. Other products are
+        not split.
         """
         there, back, weight = self._time_linear(tokens, out, into)
         if self._tp == 1 or self._program.overlaps_tensor != "all" or not self._train.sequence_parallel:
@@ -318,7 +318,7 @@ class ComputeCosts:
         return constants.FACTOR_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_splitting(self, elements: int) -> float:
-        """Return the time to split a gradient by width in seconds, limited by memory traffic."""
+        """Return the time in seconds to split a gradient by width, which memory traffic limits."""
         return constants.SPLIT_BYTES * elements / self._device.copy_bytes_per_s * self._machine.work_factor
 
     def time_host_update(self, owned: float, micro_batches: int) -> float:

@@ -16,7 +16,8 @@ from hpcbench.predict.program import ENGINE, TrainingProgram
 BASELINE = NamedScheme(name="baseline", algorithm="native")
 UNPREDICTED = ("sparse_gradients", "prune")
 """Fields of `Train` that change the time, memory or traffic of a step, but that the model does not cover. A run that
-sets one of them to a non-default value is refused. Add a new field of any section here until the model covers it."""
+sets one of these fields to a non-default value is refused. Every new field of any section belongs here until the
+model covers the field."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ def make_workload(run: Run, *, ranks_per_node: int, program: TrainingProgram = E
     Raises
     ------
     ValueError
-        The run has a setting that the model does not cover. The message contains the setting.
+        The run has a setting that the model does not cover. The message names the setting.
     """
     for name in UNPREDICTED:
         if getattr(run.train, name) != Train.model_fields[name].get_default(call_default_factory=True):

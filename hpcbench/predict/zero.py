@@ -23,10 +23,10 @@ def count_state_bytes(
     """Return the number of bytes that one rank holds between steps on device and host.
 
     Two details differ from the paper. The owner's gradient sums keep the dtype of the master weights and are not
-    rounded to the parameters' dtype. At stage 3 the master weights are gathered, so half-precision pieces do not exist.
-    With 2 bytes per parameter and 4 bytes per master weight, the results for stages 0 to 3 are 20, 4 + 16/N, 2 + 16/N
-    and 16/N bytes per parameter. At stage 0, parameters with the width of the master weights serve as master weights,
-    and their gradients serve as the sums.
+    rounded to the parameters' dtype. At stage 3, the master weights are gathered, so half-precision pieces do not
+    exist. With 2 bytes per parameter and 4 bytes per master weight, the results for stages 0 to 3 are 20, 4 + 16/N, 2 +
+    16/N and 16/N bytes per parameter. At stage 0, parameters with the width of the master weights serve as master
+    weights, and their gradients serve as the sums.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class Chapter:
 
 
 def make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> Chapter:
-    """Return a chapter without the empty blocks."""
+    """Return the chapter without its empty blocks."""
     return Chapter(title, subtitle, tuple(block for block in blocks if block is not None and not _is_empty(block)))
 
 
@@ -150,7 +150,8 @@ def tabulate(
 
 
 LONGEST_NAME = 24
-"""Maximum width of the first column in characters. Each part repeats this column, and longer names wrap."""
+"""Maximum width of the first column in characters. Longer names wrap. If a table is split, each part repeats this
+column."""
 _LONGEST_WORDS = 16
 """Minimum width of a text column in characters. Longer texts wrap."""
 

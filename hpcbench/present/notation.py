@@ -112,7 +112,7 @@ def loss_interval(interval: Interval | None) -> str:
 
 
 def short(value: float) -> str:
-    """Format a rate in GB/s or a fraction with three significant digits, or two if below 1."""
+    """Format a rate in GB/s or a fraction with three significant digits, or with two if it is below 1."""
     return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f}"
 
 

@@ -20,7 +20,7 @@ def encode(document: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a JSON-compatible value, without data that is nested more deeply than hpcbench's own."""
+    """Return a JSON-compatible value, without data that is nested more deeply than hpcbench's own data."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict | list | tuple) and depth > _DEEPEST:

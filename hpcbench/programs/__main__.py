@@ -84,7 +84,7 @@ def _read_applied(path: Path) -> AppliedScheme | None:
 
 
 def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | None) -> str:
-    """Return why a program that succeeded did not measure its scheme, or an empty string if it did."""
+    """Return why a successful program did not measure its scheme, or an empty string if the scheme was measured."""
     if last is None:
         form = run.program.log
         what = f"of {form}" if isinstance(form, str) else "that matches program.log.line"
@@ -103,7 +103,7 @@ def _find_fault(run: ProgramRun, ranks: list[dict[str, object]], last: int | Non
 
 
 def _launch(run: ProgramRun, path: Path, launcher: list[str], run_file: str, begin: float) -> tuple[int, bool]:
-    """Run the launcher. Return its exit status and whether it was stopped.
+    """Run the launcher. Return the program's exit status, and whether the program was stopped.
 
     Ranks receive the run file's path as given in the job script, because host symlinks may not resolve in a container.
     """

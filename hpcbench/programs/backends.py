@@ -32,8 +32,8 @@ def find_backend(group: dist.ProcessGroup, device: torch.device) -> str:
     """Return the name of a group's backend for a device, such as ``nccl`` or ``gloo``.
 
     The result is empty if the group has no backend for the device. All torchcomms backends, which a program selects
-    with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the underlying
-    backend but lacks its options.
+    with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1, are reported as ``torchcomms``. A wrapper has the name of the backend that
+    it wraps, but not the options of that backend.
     """
     try:
         backend = group._get_backend(device)

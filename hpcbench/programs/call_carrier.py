@@ -40,7 +40,7 @@ class CallCarrier(ABC):
         call
             Function that starts the call.
         result
-            Result of the handle if the call must be queued.
+            Result of the returned handle if the call must be queued.
         decided
             Whether the plans are known, so that the call need not wait for other ranks.
         """
@@ -68,7 +68,7 @@ class CallCarrier(ABC):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, this tensor receives the full sum. Otherwise the target receives this
+        If source and target are the same tensor, this tensor receives the full sum. Otherwise, the target receives this
         rank's piece.
         """
 

@@ -1,9 +1,9 @@
 """Order of a group's calls while the ranks decide how to execute some of them.
 
 A decision needs all ranks, but the caller's thread must not wait for other ranks, because ranks may start calls of
-several groups in different orders. Therefore the first calls of each kind wait in a separate thread, and later calls of
-the group are queued after them. Every rank then starts the calls in program order, regardless of when it learns of the
-decision.
+several groups in different orders. Therefore, the first calls of each kind wait in a separate thread, and later calls
+of the group are queued after them. Every rank then starts the calls in program order, regardless of when it learns of
+the decision.
 """
 
 import threading
@@ -38,7 +38,7 @@ class CallOrder:
         call
             Function that starts the call.
         result
-            Result of the handle if the call is queued.
+            Result of the returned handle if the call is queued.
         """
         return self.queue(call, result) if self._waiting else call()
 

@@ -1,7 +1,7 @@
 """Execution of single-slice plans with byte collectives of the whole group, for NCCL.
 
-NCCL orders the messages of a communicator by call, and launches a kernel per call. Therefore each step of a plan is one
-collective with the messages of all ranks, instead of one message per pair of ranks:
+NCCL orders the messages of a communicator by call, and launches a kernel per call. Therefore, each step of a plan is
+one collective with the messages of all ranks, instead of one message per pair of ranks:
 
     all-reduce      encode -> all-to-all -> decode, sum in fp32, encode -> all-gather -> decode      (two-shot)
     reduce-scatter  encode -> all-to-all -> decode, sum in fp32
@@ -9,11 +9,11 @@ collective with the messages of all ranks, instead of one message per pair of ra
     all-to-all      encode -> all-to-all -> decode
 
 Every rank calls the same collectives in program order, in a separate group. All sizes are computed from the plan. Ranks
-exchange no lengths, so the codec must have a fixed size. Seeds, parts and summation order follow the plan
+exchange no lengths, so the codec's output must have a fixed size. Seeds, parts and summation order follow the plan
 (comm/steps.py), so all carriers give bitwise identical results. The pieces of a gather are padded to the size of the
 longest piece. `count_padding` counts these bytes.
 
-The code is device-independent. Over gloo with host tensors, collectives block (HostOrder). Over NCCL nothing blocks,
+The code is device-independent. Over gloo with host tensors, collectives block (HostOrder). Over NCCL, nothing blocks,
 because all work is enqueued on the current stream (stream_order.py).
 """
 
@@ -40,7 +40,7 @@ class Submitted(Protocol):
     """Handle of a PyTorch collective."""
 
     def wait(self) -> Any:
-        """Make the current stream wait for the collective. On the host, block until it has completed."""
+        """Make the current stream wait for the collective. On the host, block until the collective has completed."""
 
 
 class Collectives(Protocol):
@@ -101,7 +101,7 @@ class CollectiveCarrier:
     order: StreamOrder
 
     def begin(self, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None) -> "CollectiveCall":
-        """Start a call that sends values with dtype `sent` and encodes them."""
+        """Start a call that encodes values with dtype `sent`."""
         return CollectiveCall(self, codec, sent, seed, feedback)
 
     def exchange(self, received: list[int], sent: list[int], wire: torch.Tensor) -> torch.Tensor:
@@ -118,7 +118,7 @@ class CollectiveCarrier:
 
 
 class CollectiveCall:
-    """One operation of a carrier, which counts its messages."""
+    """One carrier operation, which counts its own messages."""
 
     def __init__(
         self, carrier: CollectiveCarrier, codec: str, sent: torch.dtype, seed: int, feedback: Feedback | None
@@ -260,7 +260,7 @@ class CollectiveCall:
         encode(values, wire, residual, self._codec, self._sent, self._next_seed())
 
     def _next_seed(self) -> int:
-        """Return the next seed of stochastic rounding, as in `comm.execute.Call`."""
+        """Return the next seed for stochastic rounding, as in `comm.execute.Call`."""
         self._seed += 1
         return self._seed * self._ranks + self._carrier.rank
 

@@ -1,4 +1,4 @@
-"""The decision whether identical calls are encoded or left to PyTorch."""
+"""The decision about whether identical calls are encoded or left to PyTorch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,16 @@ class Decision:
     carrier: CallCarrier
     """Carrier of the group's encoded operations on the tensors' device."""
     plans: Sequence[Plan] | None = None
-    """Plans, one per vector. The sequence is empty if PyTorch executes the calls, and None before the decision."""
+    """Plans, one per vector. The value is an empty sequence if PyTorch executes the calls, and None before the
+    decision."""
     ask: Callable[[], Sequence[Plan]] | None = None
     """Function that makes the decision together with the other ranks. It may block."""
 
     def make(self) -> Sequence[Plan]:
         """Return the plans.
 
-        If the ranks have not decided, decide first, which may block until all ranks participate.
+        If the ranks have not decided yet, the decision is made first. Making the decision may block until all ranks
+        participate.
         """
         if self.plans is None:
             self.plans = self.ask() if self.ask is not None else ()

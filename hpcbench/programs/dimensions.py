@@ -13,7 +13,7 @@ from functools import cache
 from hpcbench.contract.interpose import Axis, Groups
 
 UNDESCRIBED = ("", "undefined", "default_pg", "mesh_default")
-"""Descriptions that PyTorch assigns to groups of any purpose."""
+"""Descriptions that PyTorch assigns to groups regardless of their purpose."""
 SEVERAL = "several dimensions"
 """Name of a group with all ranks if the program's mesh has several dimensions."""
 _UNNAMED = re.compile(f"dim_[0-9]+|{SEVERAL}")

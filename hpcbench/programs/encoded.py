@@ -163,7 +163,7 @@ class EncodedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, this tensor receives the full sum. Otherwise the target receives this
+        If source and target are the same tensor, this tensor receives the full sum. Otherwise, the target receives this
         rank's piece.
         """
         # only the caller's thread can see whether autograd is active
@@ -271,7 +271,7 @@ class EncodedGroup(CallCarrier):
         self._account.sent(row, tally)
 
     def _seeds(self, count: int) -> list[int]:
-        """Return a seed of stochastic rounding for each tensor."""
+        """Return one seed per tensor for stochastic rounding."""
         first, self._calls = self._calls, self._calls + count
         return [(first + k) << 20 for k in range(count)]
 

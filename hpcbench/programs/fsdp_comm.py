@@ -24,7 +24,7 @@ from hpcbench.programs.explicit_calls import ExplicitCalls
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 _SUMS = {dist.ReduceOp.SUM: False, dist.ReduceOp.AVG: True}
-"""Reductions that can be encoded, and whether they average."""
+"""Reductions that can be encoded, and whether each one computes an average."""
 
 
 class _CachedMemory:

@@ -1,7 +1,7 @@
 """Messages of plans over a gloo process group, and the loop that drives slices.
 
 gloo moves messages in its own threads, but reports the completion of a message only to a thread that waits for it.
-Therefore the order of waits is fixed in advance. Before each wait for a stage of a slice, stages of the following
+Therefore, the order of waits is fixed in advance. Before each wait for a stage of a slice, stages of the following
 slices have already started.
 """
 
@@ -161,9 +161,10 @@ class _UnderWay:
 def drive(slices: Iterable[Slice]) -> None:
     """Run slices to completion.
 
-    All ranks wait in the same order. Slice k starts in turn k. Messages of its stage s are awaited in turn k + (s + 1)
-    LAG, earlier slices first. A message of stage s is sent after stage s - 1 has completed. Therefore the message that
-    the slowest rank waits for has been sent, or will be sent independently of that rank. Deadlocks are impossible.
+    All ranks wait in the same order. Slice k starts in turn k. Messages of stage s of slice k are awaited in turn k +
+    (s + 1) LAG, earlier slices first. A message of stage s is sent after stage s - 1 has completed. Therefore, the
+    message that the slowest rank waits for has been sent, or will be sent independently of that rank. Deadlocks are
+    impossible.
     """
     under_way: list[_UnderWay] = []
 

@@ -39,7 +39,7 @@ _OF_REPLICAS: dict[str, tuple[str, ...]] = {
     "foreach_all_gather": ("torch",),  # FSDP2
     "_all_gather_flat_param": ("torch",),  # FSDP1
 }
-"""Framework functions that are called only for groups of replicas, or of the shards of a replica."""
+"""Framework functions that are called only for groups of replicas, or for groups of the shards of one replica."""
 
 
 def is_gradient() -> bool:

@@ -1,6 +1,7 @@
 """Plans of a group's calls, except where gloo's own collective is faster.
 
-Ranks must agree on each plan. Therefore plans depend only on data that is the same on all ranks, or on exchanged times.
+Ranks must agree on each plan. Therefore, plans depend only on data that is the same on all ranks, or on exchanged
+times.
 """
 
 from collections.abc import Callable, Sequence

@@ -32,7 +32,7 @@ _OPERATIONS = {
     CallKind.FUNCTIONAL_GATHER: Operation.ALL_GATHER,
 }
 SUM, AVERAGE = 0, 1
-"""Numbers that c10d assigns to the two reductions that can be encoded."""
+"""Numeric IDs that c10d assigns to the two reductions that can be encoded."""
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
     decision: Decision | None = None
     """Plans of a sum or gather."""
     min_bytes: int = 0
-    """Minimum size in bytes of the parts of an exchange to encode."""
+    """Minimum size in bytes of the parts of an exchange that are encoded."""
 
 
 class GroupCalls:
@@ -133,7 +133,7 @@ class GroupCalls:
         peer: int | None = None,
         ragged: bool = False,
     ) -> Chosen:
-        """Choose how to execute a call. Count the call, unless its plans have not been decided.
+        """Choose how to execute a call. Also count the call, unless its plans are still undecided.
 
         Parameters
         ----------
@@ -182,17 +182,17 @@ class GroupCalls:
         prepare: Callable[[], Begin],
         plain: Callable[[dist.ProcessGroup], Work],
     ) -> Work:
-        """Start the encoded call, or PyTorch's own call if the ranks decide so. Return its handle.
+        """Start the encoded call, or PyTorch's own call if the ranks decide to use PyTorch. Return its handle.
 
-        A group's calls start in the same order on all ranks, and calls that PyTorch executes here use a separate group.
-        Therefore a rank that learns of a decision later than another rank still starts the same calls.
+        A group's calls start in the same order on all ranks, and the calls that are left to PyTorch use a separate
+        group. Therefore, a rank that learns of a decision later than another rank still starts the same calls.
 
         Parameters
         ----------
         decision
             The calls' plans.
         result
-            Result of the handle.
+            Result of the returned handle.
         prepare
             Function that prepares the encoded call in the caller's thread.
         plain
@@ -234,7 +234,7 @@ class GroupCalls:
         return dimension_of_message(ranks, dist.get_world_size(), self._settings.groups.layout)
 
     def _exact_content(self, call: CallKind, tensors: Sequence[torch.Tensor], op: Any) -> str:
-        """Return the kind of content if it must never be encoded, or an empty string."""
+        """Return the kind of a call's content if such content must never be encoded, otherwise an empty string."""
         if op is not None:
             reduction = op.op()
             if reduction not in (SUM, AVERAGE):

@@ -59,7 +59,7 @@ class Interception:
         self._settings = settings
         self._groups: dict[str, GroupCalls] = {}
         self._by_group: dict[dist.ProcessGroup, GroupCalls] = {}
-        """Calls keyed by process group, because reading the group name in each call is slow.
+        """Calls, keyed by process group, because a lookup of the group's name in each call would be slow.
 
         The cache is cleared when a mesh names another group.
         """

@@ -1,9 +1,9 @@
 """Codecs as PyTorch operators: `torch.ops.hpcbench.encode`, `decode` and `add_encode`.
 
-Operators run on the caller's current stream and never wait for a GPU. On CPUs they call the codec. On GPUs they launch
-kernels of kernels/gpu through CuPy. The fake implementations, for `torch.compile` and fake tensors, only check sizes.
-An operator of `torch.library.Library` costs about 10 us per call, and an operator of `torch.library.custom_op` about 36
-us (pytorch#139500).
+Operators run on the caller's current stream and never wait for a GPU. On CPUs, they call the codec. On GPUs, they
+launch the kernels in kernels/gpu through CuPy. The fake implementations, for `torch.compile` and fake tensors, only
+check sizes. An operator of `torch.library.Library` costs about 10 us per call, and an operator of
+`torch.library.custom_op` about 36 us (pytorch#139500).
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Speed of links between nodes, measured once per group for schemes with `algorithm: auto`.
 
-Wrong assumptions cost more than the measurement. With assumed cluster speeds on links of 100 Mbit/s, plans would leave
-calls to gloo although a codec makes these calls three times as fast.
+Plans that are based on wrong speeds cost more time than the measurement. With assumed cluster speeds on links of 100
+Mbit/s, plans would leave calls to gloo although a codec makes these calls three times as fast.
 """
 
 import time
@@ -18,13 +18,13 @@ from hpcbench.programs.gloo_carrier import GlooCarrier
 GUESS = Links(Link(500e-6, 1e9), Link(500e-6, 1e9), typical=Speed(4e9, 4e9, 50e-6, 0.5))
 """Speeds that are assumed if they were not measured.
 
-A message takes tens of microseconds in Python and in gloo's threads, and more if ranks share cores. Therefore many
+A message takes tens of microseconds in Python and in gloo's threads, and more if ranks share cores. Therefore, many
 small slices cost more time than they hide.
 """
 GLOO_MESSAGE_S = 100e-6
 """Assumed latency of a message within gloo's own calls, which do not involve Python."""
 _SHARES = {Operation.ALL_REDUCE: 2, Operation.REDUCE_SCATTER: 1, Operation.ALL_GATHER: 1}
-"""Number of times that a rank sends the vector without its own part, keyed by operation."""
+"""Number of times that a rank sends all parts of the vector except its own, keyed by operation."""
 _SIZES = [1 << k for k in range(10, 34, 4)]
 _SMALL, _LARGE = 1 << 10, 1 << 20
 _TRIES = 3
@@ -38,7 +38,7 @@ def measure_links(
     exchange: Callable[[str], list[str]],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Links:
-    """Measure the speeds of a group over several nodes. All ranks return the speeds of the slowest link.
+    """Measure the link speeds of a group that spans several nodes. All ranks return the speeds of the slowest link.
 
     All ranks send to their next rank at the same time. Measured speeds are capped at the assumed speeds. At higher
     speeds, Python and the processors are the bottleneck.

@@ -18,7 +18,7 @@ _WAIT_S = 3.0
 def measure_network(
     run: ProgramRun, reader: ProgramReader, log: RunLog, directory: Path, begin: float
 ) -> NetworkBytes | None:
-    """Count the bytes on the network between the lines of the last warm-up step and the last step.
+    """Count the bytes sent over the network between the lines of the last warm-up step and the last step.
 
     Return None if the log has fewer than two steps after warm-up, or if there are no samples.
 

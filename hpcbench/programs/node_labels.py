@@ -1,7 +1,7 @@
 """Nodes of a group's ranks. Each rank publishes its node when the group is created.
 
 All ranks create the group at the same time, but they may make their first encoded calls at different times. A rank may
-still be busy with another group or thread, so waiting for its node during a call could deadlock.
+still be busy with another group or thread, so waiting for its answer during a call could deadlock.
 """
 
 import os

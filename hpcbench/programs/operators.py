@@ -216,7 +216,7 @@ def _in_group(plain: Plain, first: Any) -> InGroup:
 
 
 def _fit(wholes: Tensors, parts: Tensors, ranks: int) -> bool:
-    """Return whether each complete vector has the size of one part per rank. If not, PyTorch raises an error."""
+    """Return whether each complete vector is as large as all ranks' parts together. If not, PyTorch raises an error."""
     return len(wholes) == len(parts) and all(
         vector.numel() == ranks * part.numel() and vector.dtype == part.dtype
         for vector, part in zip(wholes, parts, strict=True)

@@ -44,7 +44,7 @@ class Residuals:
         return self._feedback[key]
 
     def stepped(self) -> None:
-        """Restart position counting after an optimizer step."""
+        """Restart the counting of positions after an optimizer step."""
         self._seen.clear()
         if not self._steps:
             self._steps = True

@@ -1,9 +1,9 @@
 """A second gloo group with the same ranks, and strings that its ranks exchange through a store.
 
-The second group carries encoded messages. With `algorithm: auto`, it also carries the calls that are left to PyTorch.
-The program's calls use the first group and must not interleave with these messages. All ranks create the second group
-at the same call of the first group, in a separate thread so that the caller's thread does not block. The second group
-has a separate store connection, because a connection that waits for a key blocks all its users.
+The second group carries encoded messages. With `algorithm: auto`, the second group also carries the calls that are left
+to PyTorch. The program's calls use the first group and must not interleave with these messages. All ranks create the
+second group at the same call of the first group, in a separate thread so that the caller's thread does not block. The
+second group has a separate store connection, because a connection that waits for a key blocks all its users.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ class SecondGroup:
         return [self._store.get(f"{key} {peer}").decode() for peer in range(self._size)]
 
     def gloo(self) -> dist.ProcessGroupGloo:
-        """Return the gloo backend. The first call connects the ranks and blocks until all ranks have made it."""
+        """Return the gloo backend. The first call connects the ranks, and blocks until all ranks have called."""
         if self._gloo is None:
             self._gloo = dist.ProcessGroupGloo(self._store, self._rank, self._size, timeout=self._timeout)
         return self._gloo

@@ -25,7 +25,8 @@ _SHARES = {
     "functional gather": 1,
     "all-to-all": 1,
 }
-"""For each call, how many times a rank sends the vector without its own part, using the algorithm that sends the least.
+"""For each call, the number of times that a rank sends all parts of the vector except its own, using the algorithm
+that sends the fewest bytes.
 """
 
 

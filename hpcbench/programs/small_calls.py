@@ -1,7 +1,7 @@
 """Fast path for small calls from Python, which bypass PyTorch's dispatcher.
 
 With a Python kernel, small calls would take 1.5 times as long, although calls below `min_bytes` are never encoded.
-Therefore the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All
+Therefore, the methods of process groups count such calls and invoke the backend directly, as the dispatcher would. All
 other calls, including calls from C++, go through the kernels.
 """
 
@@ -73,7 +73,7 @@ class SmallCalls:
     def _apart(self, real: Method, call: str, name: str, vector: int) -> Method:
         """Return a method for a call with a target and a source.
 
-        `vector` is the index of the complete vector's argument.
+        `vector` is the index of the argument that contains the complete vector.
         """
         groups, backend_of = self._groups, self._backend
 

@@ -48,7 +48,7 @@ class StreamOrder(ABC):
 
     @abstractmethod
     def make_handle(self, result: Sequence[torch.Tensor]) -> Work:
-        """Return a handle of all work enqueued so far. Its `wait` makes the current stream wait for this work."""
+        """Return a handle whose `wait` makes the current stream wait for all work enqueued so far."""
 
     @abstractmethod
     def is_capturing(self) -> bool:
@@ -66,7 +66,7 @@ class StreamOrder(ABC):
 
 
 class HostMark:
-    """A position in host work, given by its time. It is always reached, because host work is synchronous."""
+    """A position in host work, given by its time. Host work is synchronous, so every position is reached."""
 
     def __init__(self) -> None:
         self._at = time.perf_counter()

@@ -32,7 +32,7 @@ ALGORITHMS = (Algorithm.ENCODED, Algorithm.TWO_SHOT)
 
 
 class StreamedGroup(CallCarrier):
-    """Encoded operations of one group. The caller's thread enqueues them on a private stream.
+    """Encoded operations of one group. The caller's thread enqueues the operations on a private stream.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class StreamedGroup(CallCarrier):
     ) -> Begin:
         """Prepare to sum each source over the ranks.
 
-        If source and target are the same tensor, the tensor receives the full sum. Otherwise the target receives this
+        If source and target are the same tensor, the tensor receives the full sum. Otherwise, the target receives this
         rank's piece.
         """
         # only the caller's thread can see whether autograd is active

@@ -21,10 +21,10 @@ _PAIRS = 15
 _ENOUGH_S = 0.5
 """Time in seconds after which no further pair of calls is timed.
 
-At least two pairs are timed, because the first one is a warm-up.
+At least two pairs are timed, because the first pair is a warm-up.
 """
 _GAIN = 0.9
-"""Calls are encoded if their time divided by gloo's is at most this ratio.
+"""Calls are encoded if their time divided by gloo's time is at most this ratio.
 
 With so few calls, smaller gains may be noise.
 """
@@ -94,8 +94,8 @@ def is_faster(
 ) -> bool:
     """Return whether the encoded call is faster than gloo's own call.
 
-    All ranks must call this function. The call blocks until all ranks have made it, and returns the same result on all
-    ranks.
+    All ranks must call this function. The function blocks until all ranks have called it, and returns the same result
+    on all ranks.
 
     Parameters
     ----------

@@ -22,15 +22,15 @@ def make_handle(future: "torch.futures.Future[Any]") -> Work:
 def start(starter: Callable[[Job], None], job: Job, result: Any) -> Work:
     """Start a job and return its handle.
 
-    C++ code does not see an exception that is set on a future: DDP's reducer would treat it as a list of tensors. C++
-    code does see an exception that a callback of the future raises.
+    C++ code does not see an exception that is set on a future: DDP's reducer would treat the exception as a list of
+    tensors. C++ code does see an exception that a callback of the future raises.
 
     Parameters
     ----------
     starter
         Function that runs the job in another thread.
     result
-        Result of the handle.
+        Result of the returned handle.
     """
     future: torch.futures.Future[Outcome] = torch.futures.Future()
     outcome = future.then(_unpack)

@@ -140,7 +140,8 @@ def _describe_schemes(
 def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: Front, plain: list[str]) -> list[str]:
     """Describe the schemes that are faster without a worse loss.
 
-    If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain its speed.
+    If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain the
+    scheme's speed.
     """
     loss = say.LOSS_NO_WORSE
     if any(weak.has(row.scheme, LEARNT_NOTHING) for row in good):

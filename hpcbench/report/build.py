@@ -35,7 +35,7 @@ Subject = TypeVar("Subject")
 
 ALL = "all"
 DEFAULT = ("strong-scaling", "weak-scaling", "synchrony")
-"""Additional tables of every report. Each is empty unless a study addresses its question."""
+"""Additional tables of every report. A table is empty unless a study addresses the table's question."""
 ON_REQUEST = ("published",)
 """Tables that `ALL` does not include."""
 MOST_NOTES = 5

@@ -1,8 +1,8 @@
 """Changes between two submissions, by scheme, and differences between their settings.
 
-The submissions ran at different times, perhaps on different nodes. Speeds are therefore compared as independent samples
-(Welch). Losses of repeats with the same seed are compared pairwise, because both runs read the same text in the same
-order. Other losses are compared as independent samples.
+The submissions ran at different times, perhaps on different nodes. Speeds are therefore compared as independent
+samples (Welch's t-test). Losses of repeats with the same seed are compared pairwise, because both runs read the same
+text in the same order. Other losses are compared as independent samples.
 """
 
 import math
@@ -56,7 +56,7 @@ class Change:
 
     @property
     def good(self) -> bool:
-        """Whether the scheme became faster, reaches a better loss, or works again, and nothing else became worse."""
+        """Whether the scheme became faster, reaches a better loss, or works again, and is not worse otherwise."""
         gained = self.fate == "mended" or self.speed_word == "up" or self.loss_word == "down"
         return gained and not self.bad
 

@@ -50,14 +50,14 @@ def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
 
 
 def show_finding(finding: str | None, tones: Mapping[str, Tone] | None = None) -> Entry:
-    """Return the table entry of a finding. If `tones` is given, a finding that it lacks is a warning."""
+    """Return the table entry of a finding. If `tones` is given, a finding that is not in `tones` is a warning."""
     if not finding:
         return Entry()
     return Entry(finding, finding, tones.get(finding, "warning") if tones else "")
 
 
 CHANGE = "vs baseline (95 % CI)"
-"""Header of a column of differences, which follows the column of their quantity."""
+"""Header of a column of differences. The column follows the column of the values themselves."""
 Figure = Callable[[SchemeRow], Any]
 """Function that computes a machine-readable value of a scheme."""
 

@@ -37,7 +37,7 @@ class SchemeRow:
     samples_per_s: float | None
     """Geometric mean of samples/s over the runs.
 
-    The ratio of two rows is then the geometric mean of the ratios of their pairs.
+    The ratio of two rows is then the geometric mean of the ratios of their paired runs.
     """
     tokens_per_s: float | None
     model_flops_per_rank: float | None
@@ -56,7 +56,8 @@ class SchemeRow:
     loss_in_time: LossFinding | None
     """Difference from the baseline's training loss, at the time when the faster run of a pair ended."""
     coded_part: float | Unknown | None
-    """Encoded bytes of all runs as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
+    """Encoded bytes of all runs as a fraction of the bytes of messages with a codec, or None if no message has a
+    codec."""
     outcome: Outcome | None
     """Combined finding about speed and loss, or None for the baseline."""
     kind: SchemeKind = SchemeKind.UNKNOWN

@@ -21,7 +21,7 @@ class Curve:
     losses: list[float]
 
     def loss_at(self, seconds: float, window: int) -> float | None:
-        """Return the mean of the last `window` losses at a time, or None if any is missing or not finite."""
+        """Return the mean of the last `window` losses up to a given time, or None if one is missing or not finite."""
         done = bisect_right(self.times, seconds)
         last = self.losses[done - window : done] if done >= window else []
         return fmean(last) if last and all(map(is_usable, last)) else None

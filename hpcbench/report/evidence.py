@@ -1,4 +1,4 @@
-"""Evidence about schemes: paired values of runs, and findings at the report's common level.
+"""Evidence about schemes: paired values of runs, and findings at the report's common significance level.
 
 Only runs of the same pairing are compared, because they share the seed and the allocation.
 """
@@ -188,8 +188,8 @@ def group_values(
 ) -> dict[Key, Values]:
     """Return the values of complete pairs, by scheme. Schemes without a complete pair are omitted.
 
-    Pairs for which `same` returns the same key, such as losses with the same seed, are not independent. The values of
-    such pairs are averaged.
+    Pairs for which `same` returns the same key, such as pairs of losses with the same seed, are not independent. The
+    values of such pairs are averaged.
     """
     families: dict[Key, Values] = {}
     for scheme, pairs_of_scheme in pairs.items():

@@ -52,7 +52,7 @@ class PValue:
 
 @dataclass(frozen=True)
 class SpeedFinding(Interval):
-    """Samples/s divided by those of the baseline or of another scheme. A single pair has no p-values."""
+    """Samples/s divided by the samples/s of the baseline or of another scheme. A single pair has no p-values."""
 
     margin: float
     """Speed margin as a fraction. A scheme with a smaller gain does not count as faster."""
@@ -81,7 +81,7 @@ class SpeedFinding(Interval):
 
     @property
     def near(self) -> bool:
-        """Whether the uncorrected interval lies within `AS_FAST`. This is not a significant finding."""
+        """Whether the uncorrected interval lies within `AS_FAST`. The interval alone is not a significant finding."""
         limit = 1 + AS_FAST
         return self.low is not None and self.high is not None and 1 / limit < self.low and self.high < limit
 
@@ -275,7 +275,7 @@ def _split_interval(interval: Interval) -> tuple[float, float | None, float | No
 def _find_enough(mean: Mean, *aims: tuple[float, float]) -> int | None:
     """Return the smallest number of pairs in `looks.LOOKS` with which at least one test is probably significant.
 
-    Each of `aims` consists of the distance and the share of the level of a test.
+    Each item of `aims` contains a test's distance and the test's share of the level.
     """
     scatter = (mean.error or 0.0) * math.sqrt(mean.count)
     looks = [find_next_look(distance, scatter, share, mean.count) for distance, share in aims]

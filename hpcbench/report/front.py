@@ -65,7 +65,7 @@ def compute_front(cell: Cell) -> Front:
 
 
 def conclude(cell: Cell, pareto: Front) -> list[str]:
-    """Compare the best scheme that uses a codec with the casts, and name the simplest scheme on the Pareto front.
+    """Compare the best scheme that uses a codec with cast-only schemes, and name the simplest scheme on the front.
 
     Table ``schemes`` compares all schemes with each other.
     """
@@ -127,7 +127,7 @@ def relate(duel: Duel) -> str:
 
 
 def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:
-    """Return the fastest good scheme. If no scheme is good, schemes with an inconclusive loss are considered."""
+    """Return the fastest good scheme or, if no scheme is good, the fastest scheme with an inconclusive loss."""
     fair = [row for row in rows if row.outcome and row.outcome.group != "worse"]
     candidates = list(filter(is_good, rows)) or fair or rows
     return max(candidates, key=lambda row: row.speed.estimate if row.speed else 0.0, default=None)

@@ -51,7 +51,7 @@ def has_half_messages(run: RunResult) -> bool:
 
 
 def resolve_kind(run: RunResult, *, is_baseline: bool) -> SchemeKind:
-    """Return the kind of a run's scheme according to the settings. The kind is unknown for logs named by a user."""
+    """Return the kind of a run's scheme according to the settings. For logs that a user passed, the kind is unknown."""
     if is_baseline:
         return SchemeKind.BASELINE
     scheme = run.settings.scheme

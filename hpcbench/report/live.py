@@ -46,8 +46,8 @@ def follow(
 ) -> int:
     """Watch a submission until all jobs have ended or are lost.
 
-    `jobs` returns all jobs keyed by id. `clock` is monotonic and in seconds. The result is 0 if all runs completed,
-    otherwise 1. If the user stops watching, the result is 1 and the jobs continue.
+    `jobs` returns all jobs, keyed by id. `clock` returns a monotonic time in seconds. The result is 0 if all runs
+    completed, otherwise 1. If the user stops watching, the result is 1 and the jobs continue.
     """
     console = console or Console(highlight=False)
     ask = jobs or Jobs(root)

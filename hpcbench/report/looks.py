@@ -42,8 +42,8 @@ def is_sufficient(n: int, distance: float, scatter: float, level: float, power: 
     """Return whether n pairs would probably detect a mean at `distance`.
 
     The condition is ``(t(1 - level) + t(power)) * scatter / sqrt(n) <= distance``, where t has n - 1 degrees of
-    freedom. This condition approximates the noncentral t. The error is smaller than the uncertainty of `scatter` for a
-    few pairs.
+    freedom. This condition approximates the noncentral t distribution. The error is smaller than the uncertainty of
+    `scatter` for a few pairs.
     """
     if distance <= 0 or not level > 0:
         return False

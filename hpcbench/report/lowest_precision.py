@@ -32,7 +32,7 @@ def _find_lowest_of_messages(run: RunResult) -> str | None:
 
 
 def _list_formats(channel: ChannelTraffic, precision: str | None) -> list[tuple[float, str]]:
-    """Return bits per value and name of each format in which the channel sends values."""
+    """Return the bits per value and the name of each format in which the channel sends values."""
     dtype = channel.dtype or precision
     bits = _BITS.get(dtype or "")
     if not channel.message_bytes or bits is None or dtype is None:

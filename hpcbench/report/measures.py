@@ -21,7 +21,7 @@ Extract = TypeVar("Extract")
 
 @dataclass(frozen=True, kw_only=True)
 class Measures(Pace):
-    """Numbers of a run, each None if the log does not contain it. The speed is that of the steps after the warm-up.
+    """Numbers of a run, each None if the log does not contain it. The speed covers only the steps after the warm-up.
 
     FLOP/s required by the model, executed FLOP/s and unlabeled FLOP/s are never mixed.
     """
@@ -81,7 +81,7 @@ class Measures(Pace):
     def extract(self, read: Callable[[RunLog], Extract | None]) -> Extract | None:
         """Apply `read` to the log, for example to extract expert loads. Results are cached per run.
 
-        Runs without a log return None.
+        For runs without a log, the result is None.
         """
         if read not in self._extracts:
             self._extracts[read] = read(self.run.log) if self.run.log else None
@@ -95,7 +95,7 @@ class Measures(Pace):
 
     @property
     def coded_part(self) -> float | Unknown | None:
-        """Encoded bytes as a fraction of the bytes that have a codec, or None if no bytes have a codec."""
+        """Encoded bytes as a fraction of the bytes of messages with a codec, or None if no message has a codec."""
         return traffic.compute_coded_part(self.channels)
 
     @property
@@ -193,7 +193,7 @@ def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] 
 
 
 def _sum_bytes(log: RunLog, first: int, channels: Sequence[TrafficSum]) -> tuple[int, int | Unknown]:
-    """Return message bytes and wire bytes, from the step lines or, if these have no bytes, from the traffic totals."""
+    """Return the message and wire bytes from the step lines, or from the traffic totals if the lines contain none."""
     messages, wires = (log.steps.column(name, first=first) for name in ("message_bytes", "wire_bytes"))
     if messages or not channels:
         return int(sum(messages)), int(sum(wires))

@@ -87,7 +87,8 @@ def list_slow_hosts(runs: Sequence[Measures]) -> list[SlowHost]:
 def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     """List the pairings whose baseline is an outlier, and the speed of each such baseline relative to the median.
 
-    Such a pair still compares two runs in the same allocation, but its result may differ from that of other pairs.
+    Such a pair still compares two runs in the same allocation, but its result may differ from the results of other
+    pairs.
     """
     speeds = {
         make_printable(run.run.pairing, 40): run.samples_per_s

@@ -9,7 +9,7 @@ from hpcbench.report.provenance import describe_differences
 from hpcbench.report.transport import note_links
 
 UNEVEN = 0.05
-"""Maximum relative difference between mean and median step time that is not noted."""
+"""Relative difference between mean and median step time above which a note is written."""
 
 
 def list_notes(runs: Iterable[Measures]) -> list[str]:
@@ -26,7 +26,7 @@ def list_notes(runs: Iterable[Measures]) -> list[str]:
 
 
 def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
-    """Note that the first step line is excluded from logs without a stated warm-up."""
+    """Note that logs without a stated warm-up are evaluated without their first step line."""
     logs = [(run.run.log, run.first) for run in runs if run.run.log and read_warmup(run.run) is None]
     if not any(step < first for log, first in logs for step in log.steps):
         return []

@@ -49,8 +49,8 @@ class Pace:
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, optionally restricted to `steps`.
 
-    Samples/s are computed from the batch in the settings. If that batch is unknown, the samples/s in the log are used
-    or, if these are missing, the batch size in the step lines.
+    Samples/s are computed from the batch size in the settings. If that batch size is unknown, the samples/s in the log
+    are used or, if these are missing, the batch size in the step lines.
     """
     first = rests_on.first
     seconds, middle, late, latest = compute_step_times(log, first, steps).values()
@@ -113,8 +113,8 @@ def _compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) ->
 def _count_covered_steps(log: RunLog, numbers: Sequence[float]) -> list[float]:
     """Return the number of steps that each line covers, given the lines' step numbers.
 
-    Other frameworks may print one line for several steps, with fewer steps in the last line. For a line that follows
-    missing lines, the usual number of steps is assumed.
+    Other frameworks may print one line for several steps, and the last line may cover fewer steps. For a line that
+    follows missing lines, the usual number of steps is assumed.
     """
     ordered = sorted(log.steps) if log.dialect != "hpcbench" else []
     gaps = {step: step - before for before, step in pairwise(ordered)}

@@ -1,7 +1,7 @@
 """Merging of submissions of the same study.
 
 Submissions are merged if they have the same study, options, site file and hpcbench version, and if their runs used the
-same software. All their pairs then belong to a single comparison.
+same software. All pairs of the merged submissions then belong to a single comparison.
 """
 
 import sys

@@ -31,9 +31,9 @@ class StoredNetworkTime:
 
     seconds: float
     waiting: float
-    """Waiting for the slowest rank, which is proportional to the rest of the step."""
+    """Waiting for the slowest rank. The time is proportional to the rest of the step."""
     network: float
-    """Waiting for the node's network, which is inversely proportional to its bandwidth."""
+    """Waiting for the node's network. The time is inversely proportional to the network's bandwidth."""
 
     def compute_seconds(self, factor: float) -> float:
         """Return the step time at `factor` times the bandwidth of the machine."""

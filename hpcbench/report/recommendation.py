@@ -29,7 +29,7 @@ def is_paying_by_codec(row: SchemeRow, pareto: Front, plain: list[str]) -> bool:
 def find_recommended(cell: Cell) -> SchemeRow | None:
     """Return the recommended scheme, or None if no scheme pays significantly.
 
-    The candidates are the schemes that pay among the simplest schemes on the Pareto front. If none of the simplest
+    Candidates must pay, and must be among the simplest schemes on the Pareto front. If none of the simplest
     schemes pays, all schemes that pay are candidates. The fastest candidate is recommended.
     """
     pareto, plain = compute_front(cell), list_plain(cell)

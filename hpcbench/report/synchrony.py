@@ -41,10 +41,10 @@ _OF_THE_WAY: dict[str, tuple[str, ...]] = {
 }
 """Settings that may differ between compared runs.
 
-All define the sync mode, except the seed, which differs between repeats.
+All of them define the sync mode, except the seed, which differs between repeats.
 """
 _REFERENCES = ("1f1b", "gpipe", "interleaved", "all-reduce")
-"""Synchronous modes. The reference is the first of these modes with runs."""
+"""Synchronous modes. The reference is the first of these modes that has runs."""
 
 Reached = Literal["reached", "reached in part", "not reached", "unknown", "reference"]
 
@@ -76,7 +76,7 @@ class Arm:
     times: tuple[TimeToLoss, ...]
     """Times to the reference's final loss, for each pair with known times."""
     pairs: int
-    """Number of pairs with known times or a diverged run, which counts as not having reached the loss."""
+    """Number of pairs with known times or with a diverged run. A diverged run counts as not having reached the loss."""
     time_ratio: Interval | None
     """Time until the loss is reached divided by the reference's time, over the pairs that reached the loss."""
     loss: Interval | None

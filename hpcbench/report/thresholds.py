@@ -123,7 +123,7 @@ def list_broken(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> l
 
 
 def count_states(cells: Sequence[Cell], thresholds: Sequence[QuantityBound]) -> list[str]:
-    """Summarize the thresholds that have a confidence in one sentence.
+    """Summarize the thresholds with a confidence level in one sentence.
 
     The list is empty if there are no such thresholds.
     """

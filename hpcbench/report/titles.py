@@ -45,7 +45,7 @@ def describe_size(cell: Cell) -> str:
 
 
 def describe_cell(values: Mapping[str, Any]) -> str:
-    """Describe the values of a cell. The result is empty if the study has only one cell."""
+    """Describe the matrix values of a cell. The result is empty if the study has only one cell."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 

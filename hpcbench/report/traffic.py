@@ -51,9 +51,9 @@ class TrafficSum:
     transfer_s: float
     """Time of the calls in seconds, excluding encoding and decoding."""
     exposed_s: float
-    """Time in seconds that callers waited for the calls."""
+    """Time in seconds during which callers waited for the calls."""
     hidden_s: float
-    """Time in seconds that calls overlapped with computation."""
+    """Time in seconds during which calls overlapped with computation."""
     sampled_error: float | None
     """Relative error of the sampled values (2-norm). For a dimension, this is the maximum over the channels.
 
@@ -97,7 +97,7 @@ class TimeSplit:
 
     step: float
     compute: float
-    """Time in seconds that the rank did not wait for messages."""
+    """Time in seconds during which the rank did not wait for messages."""
     exposed: float
     hidden: float
     encode: float

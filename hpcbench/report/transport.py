@@ -15,7 +15,8 @@ FIELD = "train.transport"
 def find_transport(run: RunResult) -> str | None:
     """Return the transport of a run, ``mpi`` or ``nccl``, as stated in the log or requested in the settings.
 
-    If neither names a transport, the result is ``unknown``, or None if the log has no environment event.
+    If neither the log nor the settings name a transport, the result is ``unknown``, or None if the log has no
+    environment event.
     """
     environment = run.log.event(Environment) if run.log else None
     stated = environment.transport if environment else None

@@ -55,7 +55,8 @@ def merge_containers(site: Container | None, study: Container | None) -> Contain
     Returns
     -------
     Container or None
-        The result is None if neither sets an image, because a site may only describe how containers run.
+        The result is None if neither the site nor the study sets an image, because a site may only describe how
+        containers run.
     """
     containers = [container for container in (site, study) if container is not None]
     values = {name: getattr(container, name) for container in containers for name in container.model_fields_set}
@@ -64,7 +65,7 @@ def merge_containers(site: Container | None, study: Container | None) -> Contain
 
 
 def split_bind(bind: str) -> tuple[str, str, bool]:
-    """Split a bind into source, destination, and whether it is read-only."""
+    """Split a bind mount into its source, its destination, and a read-only flag."""
     fields = _BIND.fullmatch(bind)
     if not fields:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Detection of idle settings, which change nothing in any run. A study with idle settings is refused.
 
-A setting may be idle in some cells of a matrix, such as `sequence_parallel` at ``layout.tp`` 1. A value is refused only
-if it is idle in all of its cells.
+A setting may be idle in some cells of a matrix, such as `sequence_parallel` if ``layout.tp`` is 1. A value is refused
+only if it is idle in all of its cells.
 """
 
 from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from hpcbench.study.systems import add_system
 
 
 class _Replicas(Section):
-    """Size that a study may omit. As the second base class of `StudyLayout`, it comes first in files."""
+    """Size that a study may omit. `StudyLayout` has this class as second base, so the size comes first in files."""
 
     dp: Count | None = Field(None, description="Data-parallel size; by default it follows from the nodes and the site.")
 

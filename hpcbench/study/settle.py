@@ -44,7 +44,7 @@ def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]
 
 
 def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme's rules are compatible with the run's training.
+    """Check that the scheme's rules are compatible with the run's training settings.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     Raises
     ------
     UserError
-        The scheme requires a feature that only exists on CPUs.
+        The scheme requires a feature that exists only on CPUs.
     """
     refused = rules.find_gpu_obstacle(scheme) if capacity.device != "cpu" else None
     if refused is None:

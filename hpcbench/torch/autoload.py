@@ -1,4 +1,4 @@
-"""Entry point of earlier editable installs. It starts the interception of collective calls."""
+"""Entry point of earlier editable installs. The entry point starts the interception of collective calls."""
 
 from hpcbench.programs.autoload import autoload
 

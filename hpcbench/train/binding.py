@@ -258,7 +258,7 @@ def _sharers(shape: RankShape | None, crowd: list[Rank]) -> int:
 
 
 def _sight(ranks: list[Rank], shape: RankShape) -> str | None:
-    """Return a message if more GPUs are visible to ranks than requested, because libraries may behave differently."""
+    """Return a message if ranks see more GPUs than requested, because libraries may then behave differently."""
     if shape.visibility != "one":
         return None
     wanted = max(1, int(Fraction(shape.gpus_per_rank)))

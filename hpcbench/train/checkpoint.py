@@ -36,7 +36,8 @@ from hpcbench.train.corpus import Corpus
 T = TypeVar("T")
 
 _CUTS = ("layout.", "train.zero", "train.bucket_mb", "train.sequence_parallel")
-"""Settings that determine which part of the state each rank holds. If they differ, a checkpoint has another layout."""
+"""Settings that determine which part of the state each rank holds. A checkpoint with other values of these settings
+has another layout."""
 _FREE = (
     *_CUTS,
     "train.micro_batch",
@@ -103,7 +104,7 @@ class Checkpoints:
     Parameters
     ----------
     directory
-        Directory of the checkpoints. The first checkpoint creates it.
+        Directory of the checkpoints. The first checkpoint creates the directory.
     comm
         Communicator of all ranks. No other operation may be in progress on this communicator.
     run

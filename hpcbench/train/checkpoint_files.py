@@ -95,7 +95,7 @@ class _Digested:
 
 
 def write_rank(path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """Write a rank's file and sync it to disk. Return its size and digest in the format of `damage`."""
+    """Write a rank's file and sync it to disk. Return the file's size and digest in the form that `damage` expects."""
     with path.open("wb") as stream:
         digested = _Digested(stream)
         try:
@@ -118,7 +118,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def fresh(partial: Path) -> None:
-    """Create an empty directory for writing, and remove any previous one."""
+    """Create an empty directory for writing, and remove any previous directory of that name."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
 

@@ -134,7 +134,7 @@ class Index:
 
     @classmethod
     def of(cls, announced: Sequence[Sequence[Announced]], chosen: Sequence[Sequence[int]]) -> "Index":
-        """Create the index of those announced parts that are chosen to be written."""
+        """Create the index of the announced parts that were selected for writing."""
         tables: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in (*SHARED, RESIDUALS)}
         for rank, items in enumerate(chosen):
             for item in (announced[rank][i] for i in items):

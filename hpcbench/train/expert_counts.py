@@ -46,7 +46,7 @@ class ExpertCounts:
         self._sums = {}
 
     def set_factor(self, factor: float) -> None:
-        """Set the factor of the auxiliary losses, which is the factor of a micro-batch's main loss."""
+        """Set the factor of the auxiliary losses, which equals the factor of a micro-batch's main loss."""
         for layer in self._layers.values():
             layer.penalty.factor = factor
 
@@ -73,7 +73,7 @@ class ExpertCounts:
         Parameters
         ----------
         numbers
-            Numbers of all mixture-of-experts layers of the model.
+            Layer numbers of all mixture-of-experts layers of the model.
         count
             Number of experts per layer.
         exact

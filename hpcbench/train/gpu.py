@@ -35,7 +35,7 @@ def check(run: Run) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """Return a message that names the unsupported part of the scheme and an alternative, or None if there is none."""
+    """Name the unsupported part of the scheme and an alternative, or return None if the scheme is supported."""
     scheme = run.scheme
     refused = rules.find_gpu_obstacle(scheme)
     if refused:

@@ -28,7 +28,7 @@ _GPU_FIELDS = {
     "power.limit": "power_limit_w",
     "compute_mode": "compute_mode",
 }
-"""Queried fields of nvidia-smi, mapped to names in the log. A call can be killed if the driver hangs."""
+"""Queried fields of nvidia-smi, mapped to names in the log. A call of nvidia-smi can be killed if the driver hangs."""
 
 
 def job(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class LossScale:
 
     value: float
     window: int = 1000
-    """Number of steps without overflow after which the scale doubles. If it is 0, the scale never changes."""
+    """Number of steps without overflow after which the scale doubles. If 0, the scale never changes."""
     hysteresis: int = 2
     smallest: float = 1.0
     _clean: int = 0

@@ -35,7 +35,7 @@ def write_setup_script(scheme: NamedScheme) -> str:
 def execute_setup(scheme: NamedScheme, command: Sequence[str], variables: Mapping[str, str]) -> None:
     """Replace this process with Bash, which executes the setup lines and then `command`.
 
-    This is a no-op if the scheme has no setup lines or if they have already been executed.
+    The call is a no-op if the scheme has no setup lines or if they have already been executed.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from hpcbench.parallel.exact import everyones_names, gather
 from hpcbench.train.trainer import Trainer
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
-"""Unit of the kernel's resident memory size in bytes."""
+"""Size in bytes of the unit in which the kernel reports resident memory."""
 
 
 def compute_times(trainer: Trainer, hosts: Sequence[str]) -> tuple[HostTimes, ...]:

@@ -248,7 +248,7 @@ class ServedTrainer(Trainer):
     def _residuals(self) -> Residuals:
         """Return the residuals of the messages to each rank.
 
-        In checkpoints, they are slices of the buckets' residuals.
+        In checkpoints, these residuals are slices of the buckets' residuals.
         """
         size = self.mesh.dp.size
         residuals: list[list[Feedback | None]] = [[] for _ in range(size)]

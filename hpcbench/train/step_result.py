@@ -22,7 +22,7 @@ class StepResult:
     diverged: int | None
     """Number (from 1) of the step whose loss is not finite, if the run ends for this reason, else None.
 
-    This may be an earlier step than the current one if steps do not wait for all ranks.
+    The step may be earlier than the current step if steps do not wait for all ranks.
     """
     kept_choices: int = 0
     """Number of choices that experts accepted in all layers."""

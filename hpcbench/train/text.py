@@ -54,9 +54,9 @@ def _checked(source: Corpus | TokenFile, data: Data, seq_len: int, vocab: int) -
 
 
 def load_shared(comm: MPI.Comm, progress: Progress, data: Data, seq_len: int, vocab: int = 256) -> Corpus:
-    """Read the corpus on one rank and broadcast it. This protects parallel file systems from many small reads.
+    """Read the corpus on one rank and broadcast it. Parallel file systems are thereby spared many small reads.
 
-    Token files are only examined on this rank. Every rank then maps them into memory (see `TokenFile`).
+    Token files are only examined on this rank. Every rank then maps the files into memory (see `TokenFile`).
 
     Raises
     ------

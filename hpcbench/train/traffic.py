@@ -115,7 +115,7 @@ class Traffic:
         return round(down), round(up)
 
     def report(self) -> tuple[ChannelTraffic, ...]:
-        """Return one entry per channel with traffic and per treatment that the rules give this channel in some step.
+        """Return one entry per channel with traffic, separated by the treatments that the rules give the channel.
 
         All ranks return the same entries.
         """

@@ -155,8 +155,8 @@ class Trainer:
     def step(self, step: int, told_to_stop: Callable[[], bool] = never) -> StepResult:
         """Run step `step` (from 0). If gradients are not finite, the weights do not change.
 
-        `told_to_stop` is called after the timed part of the step. Its result is sent to all ranks together with other
-        values that are summed in every step.
+        `told_to_stop` is called after the timed part of the step. The returned value is sent to all ranks together
+        with other values that are summed in every step.
         """
         scale = self._scale.value
         self.policy.begin_step(step + 1)
@@ -290,7 +290,7 @@ class Trainer:
         return held | ({"host residuals": held.get("host residuals", 0) + errors} if errors else {})
 
     def staleness(self) -> Staleness | None:
-        """Return the staleness of the gradients (a collective call), or None if it is always zero."""
+        """Return the staleness of the gradients (a collective call), or None if the staleness is always zero."""
         return None
 
     def state(self) -> dict[str, Any]:
@@ -326,7 +326,9 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a `state` of this rank. Subsequent steps are bitwise identical to those of an uninterrupted run.
+        """Resume from a `state` of this rank.
+
+        Subsequent steps are bitwise identical to the steps of an uninterrupted run.
 
         Raises
         ------

@@ -95,7 +95,7 @@ class Belief:
         self.update((), ())
 
     def update(self, times: Sequence[Mapping[str, float]], losses: Sequence[Mapping[str, float]]) -> None:
-        """Sample the posterior given measured rounds of log times and of losses relative to the baseline's mean."""
+        """Sample the posterior, given the measured rounds: log times, and losses relative to the baseline's mean."""
         self._log_times = self._time.sample(_Rounds(times, self._order), self._uses, self._prior.weight)
         self._losses = self._loss.sample(_Rounds(losses, self._order), self._uses, self._prior.weight)
 
@@ -160,14 +160,14 @@ class _Rounds:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A quantity of the schemes, such as the log time, that uncertain parts of the choices determine."""
+    """A value of each scheme, such as the log time, computed from uncertain predictions for the scheme's choices."""
 
     parts: Array
     """Prediction for each choice."""
     draws: Array
     """Samples of the prior's standardized errors, [draws, choices]."""
     combine: Callable[[Array, Array, Array], Array]
-    """Function of parts, errors and uses that returns the values of schemes, [draws, schemes]."""
+    """Function that returns the values of schemes, [draws, schemes], given `parts`, errors and `uses`."""
     log_prior: Callable[[Array], Array]
     scatter: float
     """Expected standard deviation of a run within a round."""

@@ -1,4 +1,4 @@
-"""Search candidates: combinations of one codec per dimension with traffic, or the schemes of a program's study."""
+"""Search candidates: one codec for each dimension that has traffic, or the schemes of a program's study."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,10 @@ from hpcbench.study.schema import SchemeEntry
 from hpcbench.tune.choose import Combination
 
 CODECS = ("bf16", "int8:256", "zfp:16", "int4:64")
-"""Codecs that are tried in each dimension. Lossless codecs save too little in dense messages."""
+"""Codecs that are tried in each dimension.
+
+Lossless codecs are left out, because they shorten dense messages too little.
+"""
 DIMENSIONS = ("DP", "ZERO", "TP", "CP", "EP", "PP")
 CONTROLS = {"naive-bf16": "bf16", "naive-int8": "int8:256"}
 """Reference schemes with one codec for all traffic, included in each search."""
@@ -47,7 +50,7 @@ def make_scheme(codecs: Mapping[str, str]) -> SchemeEntry:
 
 
 def is_lossless(scheme: SchemeEntry) -> bool:
-    """Return whether a scheme changes no values, neither by rules nor by other settings."""
+    """Return whether a scheme leaves all values unchanged, considering its rules and its other settings."""
     codecs = [rule.codec for rule in scheme.all_rules]
     return not scheme.process_changes and all(spec.parse(codec).lossless is True for codec in codecs)
 

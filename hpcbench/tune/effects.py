@@ -24,7 +24,7 @@ class Difference:
     variance: float
     """Estimated variance of one run."""
     freedom: int
-    """Degrees of freedom of `variance`, or 0 if it cannot be estimated."""
+    """Degrees of freedom of `variance`, or 0 if the variance cannot be estimated."""
     rounds: int
     """Number of rounds with both schemes."""
 
@@ -41,7 +41,7 @@ class Difference:
 
 
 class Effects:
-    """Effects of schemes on one quantity, estimated from rounds with one value per scheme.
+    """Effects of schemes on a measured value, estimated from rounds with one value per scheme.
 
     Parameters
     ----------

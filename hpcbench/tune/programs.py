@@ -21,7 +21,7 @@ from hpcbench.tune.prune import LAYERS, NOTABLE, PrunedOption, SearchPlan
 FORMATS = {"bf16": "bf16", "int8:256": "int8", "int4:64": "4 bits"}
 """Codecs of the search, and their names in a diagnosis."""
 SCHEME = "scheme"
-"""Dimension name that represents the choice of a whole scheme."""
+"""Dimension name that stands for the choice of an entire scheme."""
 LOSS = 0.001
 """Estimated loss increase of a scheme about which nothing is known."""
 
@@ -54,7 +54,7 @@ def plan_program(
     baseline
         Name of the baseline.
     diagnosis
-        Diagnosis of the program's traces, which predicts how much time codecs save at most.
+        Diagnosis of the program's traces, which predicts the most time that codecs can save.
     budget
         Maximum loss increase, as a fraction.
 

@@ -55,7 +55,7 @@ class SearchPlan:
 
     @property
     def can_pay(self) -> bool:
-        """Whether any candidate's gain may be large enough."""
+        """Whether the predicted gains justify a search."""
         return self.best_gain is None or self.best_gain >= NOTABLE
 
 

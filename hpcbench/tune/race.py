@@ -8,7 +8,7 @@ interrupted search resumes with the same decisions.
 2. The race continues with the set of schemes that most probably contains the best scheme. It ends when one
    scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. The race
    ends early if no scheme is faster than the baseline.
-3. The best scheme is then compared with the baseline on fresh seeds to confirm it. If the scheme leaves the race, the
+3. To confirm the best scheme, it is then compared with the baseline on fresh seeds. If the scheme leaves the race, the
    next best scheme is confirmed.
 
 Each round needs one run of the baseline, so a few large rounds measure more schemes than many small rounds. The chosen
@@ -94,7 +94,7 @@ def decide(
 
 
 def _is_futile(standings: Standings, rounds: int, rules: RaceRules) -> bool:
-    """Return whether no measured scheme is faster than the baseline, with some tolerance after the first round."""
+    """Return whether no measured scheme is faster than the baseline, with a tolerance after the first round."""
     gains = [
         each.gain.estimate for name, each in standings.standings.items() if each.gain and name not in standings.out
     ]

@@ -124,7 +124,7 @@ def read_round(root: Path, nodes: int) -> RoundResult:
 
 
 def read_outcome(measures: Measures) -> RunOutcome:
-    """Return a run's time per unit of work and loss, or an empty outcome if the run did not complete."""
+    """Return the outcome of a run: its loss and its time per unit of work, or nothing if the run did not complete."""
     if measures.run.state is not State.COMPLETED:
         return RunOutcome(None, None)
     rate = next((rate for rate in measures.rates if rate), None)

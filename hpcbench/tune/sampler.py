@@ -30,7 +30,7 @@ def sample_posterior(draws: Array, log_prior: Density, log_likelihood: Density, 
     log_prior, log_likelihood
         Logarithms of both densities, up to a constant.
     seed
-        Seed of the moves. The same arguments give the same draws.
+        Seed of the random moves. The same arguments give the same draws.
     """
     random = np.random.default_rng(seed)
     count, size = draws.shape

@@ -57,7 +57,7 @@ def search(
     directory
         Directory of the search.
     run
-        Function ``run(number, schemes)`` that runs round `number`, from 1, or continues it.
+        Function ``run(number, schemes)`` that runs or continues round `number`, counted from 1.
     say
         Callback that receives a line about each round.
     """

@@ -12,7 +12,7 @@ class RunOutcome:
     """Result of one run."""
 
     seconds: float | None
-    """Seconds per step, or another time per unit of work, or None if the run failed."""
+    """Seconds per step or per other unit of work, or None if the run failed."""
     loss: float | None
     """Loss at the end, or None if the run failed, NaN or infinite if it diverged."""
 
@@ -45,7 +45,7 @@ class Standing:
 
     scheme: str
     gain: Difference | None
-    """Log of baseline time divided by scheme time, or None if they have no common round."""
+    """Logarithm of the baseline's time divided by the scheme's time, or None without a common round."""
     loss: Difference | None
     """Loss increase, as a fraction of the baseline's mean loss."""
     failed: bool
@@ -84,7 +84,7 @@ class Standings:
     Attributes
     ----------
     times, losses : list of dict
-        For the complete runs of each round, logarithms of times, and losses as fractions of the baseline's mean loss.
+        Logarithms of times, and losses as fractions of the baseline's mean loss, for the complete runs of each round.
     standings : dict
         Standing of each scheme that has run.
     out : dict
@@ -149,7 +149,7 @@ class Standings:
         return next(iter(self.standings.values())).rules.level
 
     def fresh_gain(self, scheme: str, fresh: Sequence[bool]) -> Difference | None:
-        """Return a scheme's gain over fresh-seed rounds, with the scatter of all rounds, or None if there are none.
+        """Return a scheme's gain in fresh-seed rounds, with the scatter of all rounds, or None without such rounds.
 
         Parameters
         ----------

@@ -80,7 +80,7 @@ HB_FN int compress_bytes(bytes x, byte_bits mask, byte *p) {
 #endif
   return n;
 }
-// Inverse operation. The other bytes are undefined. Reads a full vector from p.
+// Inverse operation: the bytes outside the mask are undefined. Reads a full vector from p.
 HB_FN bytes expand_bytes(byte_bits mask, const byte *p) {
 #if defined(__AVX2__)
   __m128i part[4];

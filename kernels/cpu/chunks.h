@@ -3,7 +3,7 @@
 //   encode(chunk, used, out)        chunk: 4096 bytes, `used` bytes of data, then zeros; out: buffer of ROOM bytes;
 //                                   returns the number of 4-byte words written, which may be too many
 //   decode(in, words, chunk, used)  in: `words` words, readable for SLACK bytes more; false if they are not a chunk
-// Chunks begin at multiples of 4 bytes. They are coded in place if possible, otherwise in a copy. Container: a 16-bit
+// Chunks begin at multiples of 4 bytes. Chunks are coded in place if possible, otherwise in a copy. Container: a 16-bit
 // word count for each chunk, RAW if the chunk did not shrink; zero padding to a multiple of 4 bytes; then the chunks in
 // order. RAW chunks are stored unchanged (the last one only up to its last word with data).
 #pragma once

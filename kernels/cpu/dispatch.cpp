@@ -9,7 +9,7 @@ extern "C" const hb_kernels hb_kernels_sse2, hb_kernels_avx2, hb_kernels_avx512;
 #endif
 
 namespace {
-// Requires the cpuid flags, and register state that the operating system saves.
+// A build requires its cpuid flags, and that the operating system saves the registers.
 const hb_kernels *runnable(int k) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

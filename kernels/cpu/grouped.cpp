@@ -12,7 +12,7 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
   static constexpr uint64_t MOST = TILE / 16;  // blocks
   const uint64_t block, blocks = HB_GROUP / block;  // of a group
 
-  // If a group has fewer blocks than there are lanes, the excess values are overwritten by the next group.
+  // If a group has fewer blocks than a vector has lanes, the next group overwrites the excess values.
   void encode(const float *x, byte *const *to, bool stochastic, bool correlated, noise_source noise) const {
     alignas(64) byte wide[TILE];
     alignas(64) hb_u32 tops[MOST + HB_LANES] = {}, words[TILE / 2];

@@ -1,5 +1,5 @@
 // Flat arrays of 16-bit floats (HB_F16, HB_BF16): conversion from and to float32, and sums, for messages of
-// half-precision runs. Rounding is to nearest even. Every NaN becomes the type's canonical quiet NaN.
+// half-precision runs. Rounding is to nearest, ties to even. Every NaN becomes the type's canonical quiet NaN.
 #include "values.h"
 
 namespace {

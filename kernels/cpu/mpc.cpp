@@ -1,4 +1,4 @@
-// MPC on 16-bit values for types of this size, and on words of 4 bytes for the others.
+// MPC: on 16-bit values for 16-bit types, and on words of 4 bytes for all other types.
 #include "chunks.h"
 
 namespace {

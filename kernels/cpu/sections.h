@@ -1,8 +1,8 @@
-// Conversion between records and sparse messages (see hb_sparse.h for the format). A class with this method chooses the
-// records to send:
+// Conversion between records and sparse messages (see hb_sparse.h for the format). A class that chooses the records to
+// send has this method:
 //   mark(first, m, marks)             marks which of the m records starting at `first` are sent; called for each chunk
 //                                     in order
-// Classes with these methods read the records to send and write the decoded records:
+// Classes that read the records to send, and write the decoded records, have these methods:
 //   bytes()                           size of a record on the wire
 //   send(first, places, count, to)    writes records of the chunk that begins at `first` to the wire, up to TILE at a
 //                                     time
@@ -74,7 +74,7 @@ HB_FN void put_index(const hb_section &s, byte *to, hb_u32 rank, const hb_u32 *p
     }
   }
 }
-// Returns the number of bytes written. whole: allows sending all records if this is not longer.
+// Returns the number of bytes written. whole: whether all records may be sent if this takes no more bytes.
 template <class CHOICE, class RECORDS>
 uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u32 m, bool whole, byte *to) {
   marks sent;
@@ -96,7 +96,8 @@ uint64_t put_chunk(CHOICE &choice, const RECORDS &records, uint64_t first, hb_u3
   return s.end;
 }
 
-// Reads the positions of records starting at number `rank`, of which `left` remain. Returns the number read.
+// Reads the positions of the `left` remaining records, starting with record number `rank`. Returns the number of
+// positions read.
 HB_FN hb_u32 get_index(const hb_section &s, const byte *from, set_bits &bits, hb_u32 rank, hb_u32 left,
                        hb_u32 *places) {
   if (s.form == HB_FORM_BITMAP || s.form == HB_FORM_GROUPED) {
@@ -168,7 +169,7 @@ uint64_t get_chunks(const RECORDS &records, uint64_t n, uint64_t chunk, const by
   }
   return head + at;
 }
-// Maximum size of chunks: all records, plus headers.
+// Maximum size of the chunks: all records, plus headers.
 HB_FN uint64_t chunks_room(uint64_t n, uint64_t chunk, uint64_t record_bytes) {
   if (!n) return 0;
   const uint64_t whole = (n - 1) / chunk, last = n - whole * chunk;

@@ -1,5 +1,5 @@
-// Selection of the k values of largest magnitude in one pass over a message. The k-th largest magnitude is found digit
-// by digit, among a shrinking set of candidates.
+// Selection of the k values with the largest magnitudes in one pass over a message. The k-th largest magnitude is found
+// digit by digit, among a shrinking set of candidates.
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,8 @@ HB_FN uint64_t narrow(const hb_u32 *from, uint64_t n, hb_u32 low, hb_u32 span, h
   }
   return (uint64_t)(next - to);
 }
-// Counts a digit of the magnitudes, starting from `base`. Values below a rising floor cannot be among the k largest and
-// are not counted.
+// Counts a digit of the magnitudes, starting from `base`. Values below a rising floor are not counted, because they
+// cannot be among the k largest.
 struct digit {
   hb_u32 base, shift, width;
   uint64_t k, counted = 0, bin[HB_DIGIT_BINS] = {};
@@ -71,8 +71,8 @@ struct digit {
     return left;
   }
 };
-// Candidates for the k-th largest value. The floor rises above most values, so candidates need far less memory than all
-// values. The buffer grows if half of it is insufficient.
+// Candidates for the k-th largest value. The floor rises above most values, so the candidates need far less memory than
+// all values. The buffer grows if half of its size is insufficient.
 struct candidates {
   hb_u32 *values = nullptr;
   uint64_t n = 0, room = 0;
@@ -97,7 +97,7 @@ struct candidates {
       n += d.count(values + at, all - at < TILE ? all - at : TILE, values + n);
   }
 };
-// Determines the smallest sent magnitude digit by digit.
+// Determines the smallest magnitude to send, digit by digit.
 hb_cut select(const source &s, uint64_t n, uint64_t k) {
   if (!k) return {HB_MAGNITUDE, 0};
   candidates left;

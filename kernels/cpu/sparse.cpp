@@ -60,7 +60,7 @@ HB_FN void scatter_values(uint32_t type, const byte *from, const hb_u32 *places,
   type == HB_F32 ? scatter<4>(from, places, count, to) : scatter<2>(from, places, count, to);
 }
 
-// Moves up to TILE values of a chunk that begins at `first` to and from the wire.
+// Moves values of the chunk that begins at `first` to and from the wire, up to TILE at a time.
 struct single_values {
   uint32_t type;
   const byte *x;    // values of this type; null if the residual contains the values to send
@@ -150,7 +150,7 @@ void drop_overflow(float *residual, uint64_t n) {
   float_at_any_place *r = (float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) r[i] = __builtin_fabsf(r[i]) < __builtin_inff() ? r[i] : 0.0f;
 }
-// Accumulator used as a residual. The remainder is discarded.
+// The accumulator is used as the residual, and the remainder is discarded.
 template <class CODEC>
 uint64_t decode_add_encode(uint64_t param, uint32_t type, const void *wire, uint64_t wire_bytes, const void *local,
                            uint64_t n, void *out, uint64_t seed) {

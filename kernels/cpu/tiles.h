@@ -1,6 +1,6 @@
 // Operations of a fixed-size codec, built from functions for a tile of 1024 float32. The codec is a class C:
 //   C(param, type)                    must not throw; the parameter is valid
-//   PLANES                            number of planes on the wire, one after another
+//   PLANES                            number of planes on the wire, one after the other
 //   bytes(plane, n)                   size of a plane for n values; linear in the number of whole tiles
 //   encode(x, n, planes, noise)       x: TILE floats, which are 0 from index n on; planes: where to write each part
 //   decode(planes, out)               writes TILE floats
@@ -10,7 +10,7 @@
 #include "values.h"
 
 namespace {
-// Random words for the values of a tile. The number of its first value is a multiple of TILE.
+// Random words for the values of a tile. `first` is the index of the tile's first value, a multiple of TILE.
 struct noise_source {
   uint64_t seed, first;
   // key for all words of the tile, because their counters share the upper half

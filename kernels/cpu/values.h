@@ -61,7 +61,7 @@ HB_FN void add_doubles(byte *out, const byte *values, uint64_t n) {
     to[i] = sum == sum ? sum : __builtin_nan("");
   }
 }
-// Stores n <= TILE values in out, or adds them to it; sums are computed in float32 and rounded to the type.
+// Stores n <= TILE values in out, or adds them to out; sums are computed in float32 and rounded to the type.
 HB_FN void put_values(uint32_t type, byte *out, const float *values, uint64_t n, bool add) {
   if (!add) return store_values(type, out, values, n);
   if (type == HB_F32) return add_floats(out, values, n);
@@ -76,7 +76,7 @@ HB_FN void add_residual(const float *x, const float *residual, uint64_t n, float
   const float_at_any_place *a = (const float_at_any_place *)x, *b = (const float_at_any_place *)residual;
   for (uint64_t i = 0; i < n; i++) buffer[i] = hb_add(a[i], b[i]);
 }
-// Returns the unsent part, or 0 if it is not finite, because an overflow must not stay in the residual.
+// Returns the unsent part, or 0 if that part is not finite, because an overflow must not remain in the residual.
 HB_FN void keep_residual(const float *wanted, const float *sent, uint64_t n, float *residual) {
   const float_at_any_place *all = (const float_at_any_place *)wanted, *part = (const float_at_any_place *)sent;
   float_at_any_place *to = (float_at_any_place *)residual;

@@ -10,7 +10,7 @@ constexpr uint64_t plane_bytes(uint64_t n) { return (n + 31) / 32 * 4; }
 constexpr uint64_t whole_words(uint64_t n) { return 8 * plane_bytes(n); }  // n, rounded up to whole words of a plane
 constexpr uint64_t ROOM_OF_BYTES = 2048 + 64;  // one byte per value, and a vector that is written or read after them
 
-// One level of the exponents' code. Its loops are compiled for each width.
+// One level of the exponent code. The loops are compiled for each width.
 struct level {
   const hb_u32 width, base, start;
   uint64_t size(uint64_t n) const { return width * plane_bytes(n); }
@@ -79,8 +79,8 @@ struct level {
   }
 };
 
-// Runs of a sample are counted in separate tables. Few exponents occur, so increments in a single table would depend on
-// each other.
+// Runs of a sample are counted in separate tables. Because only a few exponents occur, increments in a single table
+// would depend on each other.
 HB_FN hb_xpk_plan choose(const byte *exponents, uint64_t n) {
   hb_u16 counts[HB_XPK_MARGIN + 256 + HB_XPK_MARGIN] = {};
   if (n <= HB_XPK_SAMPLE) {

@@ -14,12 +14,12 @@ constexpr hb_zfp1_tables make_tables() {
 alignas(64) constexpr hb_zfp1_tables tables = make_tables();
 
 constexpr uint64_t GROUP = 64;  // values in 16 blocks
-// Number of groups that are encoded before their bits are moved: a vector load of words that were just stored one by
-// one would stall.
+// Number of groups that are encoded before their bits are moved. With a single group, vector loads of words that were
+// just stored one by one would stall.
 constexpr int BATCH = 4;
 typedef hb_u32 block_words[4][16];
 
-// Number of groups that are processed at the same time, as many as fit into the registers.
+// Number of groups that are processed at the same time, chosen so that they fit into the registers.
 constexpr int SIDE = HB_LANES > 4 ? BATCH : HB_LANES > 1 ? 2 : 1;
 
 template <int NW> __attribute__((noinline)) void encode_groups(const float *x, hb_u32 mb, block_words *w) {

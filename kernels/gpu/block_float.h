@@ -3,7 +3,7 @@
 #include "../hb_block_float.h"
 #include "tiles.h"
 
-// Four elements of BITS bits each, as words of the wire: their low LOW bits, and 2 more if they have 6.
+// Four elements of BITS bits each, as words of the wire: the low LOW bits, and for elements of 6 bits the other 2.
 template <class E> struct hb_packed {
   static constexpr hb_u32 LOW = E::bits == 8 ? 8 : 4;
   static HB_FN hb_u32 low(const hb_u32 *k) {

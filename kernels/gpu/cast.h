@@ -1,4 +1,4 @@
-// Casts with and without a power-of-two scale for each round.
+// Casts, with or without a power-of-two scale for each round.
 #pragma once
 #include "../hb_cast.h"
 #include "tiles.h"

@@ -44,8 +44,8 @@ template <class C, int T> struct hb_chunked {
       return piece < pieces;
     }
     HB_FN hb_u32 raw() const { return (used + 3u) / 4u; }
-    // Returns the start of this warp's chunk of the given number of words, after those of other warps and blocks;
-    // `end`: end of the block's chunks.
+    // Returns the start of this warp's chunk, which has the given number of words and follows those of previous warps
+    // and blocks; `end`: end of the block's chunks.
     HB_FN hb_u64 place(volatile hb_u64 *told, hb_u32 words, hb_u64 &end) const {
       __shared__ hb_u32 sizes[HB_WARPS];
       __shared__ hb_u64 begin;
@@ -87,7 +87,7 @@ template <class C, int T> struct hb_chunked {
       state->bytes = to.head(r.chunks) + 4 * end;
     }
   }
-  // Loads the warp's chunk from a wire of the given size; zeros if it is missing or malformed.
+  // Loads the warp's chunk from a wire of the given size; loads zeros if the chunk is missing or malformed.
   static HB_FN bool read(const C &c, const round &r, const hb_byte *wire, hb_u64 bytes, hb_state *state,
                          volatile hb_u64 *told, hb_u32 *v) {
     const hb_container from(wire, r.chunks);

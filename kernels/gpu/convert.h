@@ -1,6 +1,6 @@
-// Conversion between values and the shorter wire type, rounded to nearest, ties to even. Results for float32 are
+// Conversion between values and a shorter wire type. Rounding is to nearest, ties to even. Results for float32 are
 // bitwise identical to hb_float.h. A float64 is converted to float16 directly, and to bfloat16 through float32, as in
-// NumPy and ml_dtypes. NaN keeps only its sign.
+// NumPy and ml_dtypes. Only the sign of a NaN is kept.
 #pragma once
 #include "elements.h"
 #include "tiles.h"
@@ -54,8 +54,8 @@ template <int T, int O> struct hb_travel {
   }
 };
 
-// Returns the bits of a float32 that rounds to a shorter type like the float64. If there is a remainder, the last bit
-// is set.
+// Returns the bits of a float32 that rounds to a shorter type in the same way as the float64: if there is a remainder,
+// the last bit is set.
 HB_FN hb_u32 hb_odd_float(hb_u64 bits) {
   const hb_u32 sign = (hb_u32)(bits >> 32) & ~HB_MAGNITUDE;
   const hb_u32 exponent = (hb_u32)(bits >> 52) & 2047u;

@@ -46,7 +46,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_raw(hb_byte *p, hb_u64 raw) 
   }
 }
 
-// Returns the sum over the previous threads of the block. total: sum over all threads.
+// Returns the sum over the previous threads of the block; total: the sum over all threads.
 HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   __shared__ hb_u64 sums[HB_WARPS];
   const hb_u32 lane = threadIdx.x & 31u, warp = threadIdx.x >> 5;
@@ -68,7 +68,8 @@ HB_FN hb_u64 hb_block_below(hb_u64 x, hb_u64 &total) {
   }
   return before + sum - x;
 }
-// Returns whether this is the last block of the grid to arrive. The last block sees the writes of all other blocks.
+// Returns whether this is the last block of the grid to call the function. The last block sees the writes of all
+// others.
 HB_FN bool hb_last_block(hb_u64 *arrived) {
   __shared__ bool last;
   __threadfence();

@@ -35,7 +35,8 @@ template <hb_u64 P, int T> struct hb_codec_of<HB_2OF4, P, T> { typedef hb_pick_c
 typedef hb_codec_of<HB_CODEC, (HB_PARAM & HB_CODEC_PARAM), HB_TYPE>::type hb_plain;
 typedef hb_tiled<hb_wide_codec<hb_plain, HB_ROTATION(HB_PARAM)>::type, HB_TYPE, HB_PARAM> hb_front;
 
-// Number of blocks that a multiprocessor must hold at once; with long tiles each thread has more loads in flight.
+// Number of blocks that a multiprocessor must hold at once. Fewer suffice for long tiles, because each thread has more
+// loads in flight.
 constexpr unsigned hb_resident = HB_ROTATION(HB_PARAM) > 9 ? 1 : hb_front::R > (HB_ROTATION(HB_PARAM) ? 2 : 4) ? 2 : 4;
 #define HB_KERNEL extern "C" __global__ void __launch_bounds__(HB_THREADS, hb_resident)
 

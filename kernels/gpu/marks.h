@@ -15,7 +15,7 @@ struct hb_marks {
     return ranks[place / 32u] + (hb_u32)__popc(bits[place / 32u] & ((1u << (place & 31u)) - 1u));
   }
   HB_FN hb_u32 valid(hb_u32 word) const { return 32u * word + 32u <= m ? ~0u : (1u << (m - 32u * word)) - 1u; }
-  // Counts the records before each word of `of`; returns their total number.
+  // Counts the records in `of` before each word; returns their total number.
   HB_FN hb_u32 count(const hb_u32 *of) const {
     const hb_u32 each = (words + HB_THREADS - 1u) / HB_THREADS, first = each * threadIdx.x;
     const hb_u32 end = first + each < words ? first + each : words;

@@ -2,8 +2,8 @@
 #pragma once
 #include "chunks.h"
 
-// Transposes 32 x 32 bits, one word per lane: bit i of lane b becomes bit b of lane i. In each step a lane keeps half
-// of its bits and takes the others from the lane at distance s.
+// Transposes 32 x 32 bits, one word per lane: bit i of lane b becomes bit b of lane i. In each step, a lane keeps half
+// of its bits and takes the other half from the lane at distance s.
 struct hb_transposition {
   hb_u32 keep[5], turn[5];
   HB_FN hb_transposition(hb_u32 lane) {
@@ -97,10 +97,11 @@ template <int T> struct hb_mpc_codec {
   }
 
  private:
-  // The rows of a chunk, stored in the stage after the bitmap. Each row starts at or after the address of its encoded
-  // words, so decoding in place from the last row never overwrites unread words.
+  // The rows of a chunk, stored in the stage after the bitmap. No row starts before its encoded words, so decoding in
+  // place from the last row to the first never overwrites unread words.
   static HB_FN hb_warp rows_of(const hb_warp &me) { return {me.lane, me.stage + BITMAP}; }
-  // The word of a lane in a row. For 16-bit values, it contains the values at positions lane (low half) and 32 + lane.
+  // The word of a lane in a row. For 16-bit values, the word contains the values at positions lane (low half) and 32 +
+  // lane.
   static HB_FN hb_u32 row(const hb_warp &rows, hb_u32 r) {
     if (!HALVES) return rows.stage[32u * r + rows.lane];
     const hb_u16 *halves = (const hb_u16 *)(rows.stage + 32u * r);
@@ -117,7 +118,7 @@ template <int T> struct hb_mpc_codec {
     }
   }
   static HB_FN hb_u32 add(hb_u32 a, hb_u32 b) { return HALVES ? L::add16(a, b) : a + b; }
-  // Adds to each value of a row the values at multiples of `dim` before it; last: the previous row.
+  // Adds, to each value of a row, the values that precede it by multiples of `dim`; last: the previous row.
   HB_FN hb_u32 integrate(const hb_warp &me, hb_u32 from, hb_u32 x, hb_u32 last) const {
 #pragma unroll
     for (int k = 0; k < 5; k++) {

@@ -1,11 +1,11 @@
-// Concatenation of pieces of unknown size. Each thread block draws a piece number and encodes the piece. The
-// position follows from the sizes that the previous pieces have published (decoupled look-back: Merrill and Garland,
+// Concatenation of pieces of unknown size. Each thread block draws a piece number and encodes the piece. The position
+// of a piece is the sum of the sizes that previous pieces have published (decoupled look-back: Merrill and Garland,
 // 2016). Numbers are drawn in the order in which blocks start, so a block waits only for running blocks, and any number
-// of them may be resident.
+// of blocks may be resident.
 #pragma once
 #include "warp.h"
 
-// State that the host sets to zero before the kernels of a call. It reads `bytes` and `fault` afterwards.
+// State that the host sets to zero before the kernels of a call. The host reads `bytes` and `fault` afterwards.
 struct hb_state {
   hb_u64 ticket;
   hb_u64 bytes;  // of the wire
@@ -15,7 +15,7 @@ struct hb_state {
 HB_FN volatile hb_u64 *hb_rest_of(hb_state *state) { return (volatile hb_u64 *)(state + 1); }
 HB_FN void hb_fault(hb_state *state) { *(volatile hb_u64 *)&state->fault = 1; }
 
-// State of a piece in one word, so that flag and number are read together.
+// State of a piece in a single word, so that flag and number are read at once.
 #define HB_TOLD_SIZE (1ull << 62)  // the size of this piece
 #define HB_TOLD_ALL (2ull << 62)   // the size of this piece and of all previous pieces
 #define HB_TOLD_NUMBER (HB_TOLD_SIZE - 1)

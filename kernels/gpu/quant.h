@@ -89,7 +89,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
     const hb_u32 mask = (1u << BITS) - 1u;
     return (k[0] & mask) | (k[1] & mask) << BITS | (k[2] & mask) << (2 * BITS) | (k[3] & mask) << (3 * BITS);
   }
-  // position in the tile of the first value of the thread's block in a set
+  // index of the first value of the thread's block in a set, relative to the tile
   static HB_FN hb_u32 begins(const tile &t, int s) { return 128u * DEEP * s + t.me.lane / WIDE * B; }
   HB_FN hb_byte *scale(const tile &t, int s) const {
     return scales + t.first / B * 4 + 4u * (128u * DEEP * s / B + t.me.lane / WIDE);

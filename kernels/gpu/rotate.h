@@ -1,4 +1,4 @@
-// Rotations of a tile's values in a warp's registers.
+// Rotations of the values of a tile in the registers of a warp.
 #pragma once
 #include "../hb_rotate.h"
 #include "warp.h"

@@ -12,7 +12,7 @@ struct hb_sparse_state {
   hb_state head;
   hb_u64 magnitude;  // larger magnitudes are sent
   hb_u64 equal;      // this many of the values with this magnitude are sent, the first ones; during the search for
-                     // the magnitude: how many of the remaining values
+                     // the magnitude: the rank of the magnitude among the remaining values
   hb_u64 digit, sent, arrived[4], spare[4];
   hb_u64 bins[HB_SELECT_DIGITS][2048];  // of topk alone
 };

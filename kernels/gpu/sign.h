@@ -59,7 +59,7 @@ template <hb_u32 B> struct hb_sign_codec {
   }
 
  private:
-  // position in the tile of the first value of the thread's block in a set
+  // index of the first value of the thread's block in a set, relative to the tile
   static HB_FN hb_u32 begins(const tile &t, int s) { return 128u * DEEP * s + t.me.lane / WIDE * B; }
   HB_FN hb_byte *scale(const tile &t, int s) const {
     return scales + t.first / B * 4 + 4u * (128u * DEEP * s / B + t.me.lane / WIDE);

@@ -1,7 +1,7 @@
 // GPU front end of the sparse codecs, compiled on demand for each family and type (with the macros of gpu.cu, without
 // HB_PARAM). Before a call, the host sets `state` to zero: hb_sparse_state (without the bins unless the codec is topk),
 // and two words per chunk; decode_add_encode needs n additional float32. An operation consists of several kernels,
-// listed in hpcbench/codecs/sequence.py; all have its arguments.
+// listed in hpcbench/codecs/sequence.py. All these kernels have the arguments of the operation.
 #include "../hb_names.h"
 
 #ifndef HB_OUT
@@ -24,7 +24,7 @@ HB_KERNEL hb_fold(HB_ENCODE) { hb_front::fold(x, n, residual); }
 HB_KERNEL hb_encode(HB_ENCODE) { hb_front::encode(x, n, wire, residual, param, state); }
 HB_KERNEL hb_decode(HB_DECODE) { hb_front::decode<HB_OUT, false>(wire, bytes, n, out, param, state); }
 HB_KERNEL hb_decode_add(HB_DECODE) { hb_front::decode<HB_OUT, true>(wire, bytes, n, out, param, state); }
-// The sum is used as the residual. The remainder is discarded.
+// The sum is used as the residual, and the remainder is discarded.
 HB_KERNEL hb_sum_decode(HB_FUSED) {
   hb_front::decode<HB_F32, false>(wire, bytes, n, hb_front::sums(n, param, state), param, state);
 }

@@ -1,5 +1,5 @@
 // Kernels of the sparse codecs (see kernels/hb_sparse.h for the format). Each block processes one chunk of records.
-// Values are rows of one value here.
+// Codecs that send single values treat them as rows of one value.
 #pragma once
 #include "marks.h"
 #include "select.h"
@@ -111,7 +111,7 @@ template <int FAMILY, int T> struct hb_sparse {
       if (from.raw(first + e) && !(*(volatile hb_u32 *)&marks.bits[row / 32u] & bit)) atomicOr(&marks.bits[row / 32u], bit);
     }
   }
-  // Marks the first ties, up to the part of `equal` that previous chunks did not use.
+  // Marks the first ties, up to the number in `equal` that previous chunks have left.
   static HB_FN void mark_ties(volatile hb_u64 *told, hb_u64 chunk, const hb_marks &marks, const hb_u32 *ties,
                               hb_u64 equal) {
     __shared__ hb_u64 before;

@@ -1,4 +1,4 @@
-// Sums of values of one type, compiled for each type except HB_BYTES: HB_TYPE, with HB_OUT equal. Sums of short types
+// Sums of values of one type, compiled for each type except HB_BYTES, with HB_OUT equal to HB_TYPE. Sums of short types
 // are computed in float32 and rounded once. The kernels run in any number of blocks of HB_THREADS threads. Pointers
 // need no alignment.
 #include "../hb_names.h"

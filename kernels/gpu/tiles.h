@@ -20,7 +20,7 @@ template <int R> struct hb_tile {
   hb_u32 count;  // number of values, at most VALUES
   bool full;
 
-  // Returns the bytes of a round with `count` values of BITS bits each, rounded up to a multiple of PAD.
+  // Returns the number of bytes in a round of `count` values of BITS bits each, rounded up to a multiple of PAD.
   template <int BITS, hb_u32 PAD = 1> HB_FN auto bytes() const {
     return [all = ((count * BITS + 7u) / 8u + PAD - 1u) / PAD * PAD](int round) {
       const hb_u32 before = 16u * BITS * round;
@@ -84,7 +84,7 @@ template <int R, class F> HB_FN void hb_each_tile(hb_u64 n, hb_u64 seed, F work)
   }
 }
 
-// A codec whose tiles are TIMES tiles of C, for rotations of more values than a tile of C has.
+// A codec whose tiles consist of TIMES tiles of C, for rotations of more values than a tile of C contains.
 template <class C, int TIMES> struct hb_joined_codec {
   static constexpr int ROUNDS = C::ROUNDS * TIMES;
   typedef hb_tile<ROUNDS> tile;

@@ -1,4 +1,4 @@
-// Operations of a warp: reductions by shuffles, and rows of memory of which each thread holds a piece.
+// Operations of a warp: reductions by shuffles, and rows of memory whose pieces are divided among the threads.
 #pragma once
 #include "../hb_lane.h"
 
@@ -15,10 +15,11 @@ struct hb_warp {
   hb_u32 *stage;  // HB_STAGE words that belong to this warp
 };
 
-// Informs the compiler that all lanes hold the same value. Otherwise it would duplicate shuffles in branches.
+// Informs the compiler that all lanes hold the same value. Otherwise, the compiler would duplicate shuffles in
+// branches.
 HB_FN hb_u32 hb_uniform(hb_u32 x) { return __shfl_sync(HB_EVERY, x, 0); }
 
-// Returns the maximum of each group of G neighboring threads to the whole group.
+// Returns, to every thread, the maximum of its group of G neighboring threads.
 template <hb_u32 G> HB_FN hb_u32 hb_group_max(hb_u32 x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (G == 32)
@@ -94,8 +95,8 @@ HB_FN hb_u32 hb_load_word(const hb_byte *p) {
   return x;
 }
 
-// Copies `bytes` unaligned bytes to the stage and fills it with zeros up to `room`; and copies back. Neighboring
-// threads move neighboring bytes, so this is only a little slower than moving pieces.
+// Copies `bytes` unaligned bytes to the stage, which is filled with zeros up to `room`, or back. Neighboring threads
+// move neighboring bytes, so the copy is only a little slower than moving pieces.
 HB_FN void hb_stage_in(const hb_warp &me, const hb_byte *from, hb_u32 bytes, hb_u32 room) {
   hb_byte *stage = (hb_byte *)me.stage;
   const hb_u32 words = ((hb_u64)from & 3u) == 0u ? bytes / 4u : 0u;
@@ -146,7 +147,8 @@ HB_FN void hb_store_rows(const hb_warp &me, hb_byte *rows, bool direct, B bytes,
   }
 }
 
-// Rows with 4 bits per thread. Of two threads, the earlier has the low half of a byte. Bytes need no alignment.
+// Rows with 4 bits per thread. The earlier of two neighboring threads has the low half of a byte. Bytes need no
+// alignment.
 template <int R, class B> HB_FN void hb_load_nibbles(const hb_warp &me, const hb_byte *rows, B bytes, hb_u32 *x) {
 #pragma unroll
   for (int r = 0; r < R; r++) {

@@ -1,4 +1,5 @@
-// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. Its memory needs no alignment.
+// A chunk in the registers of a warp: 1024 words of 4 bytes, word 32 r + lane in row r. The memory of a chunk needs no
+// alignment.
 #pragma once
 #include "values.h"
 #include "warp.h"
@@ -27,8 +28,8 @@ HB_FN void hb_from_stage(const hb_warp &me, hb_u32 *v) {
   __syncwarp();
 }
 
-// Loads the first `bytes` bytes of a chunk; the others are zeros. Only aligned memory is loaded directly into
-// registers. The code for other memory is short, not fast.
+// Loads the first `bytes` bytes of a chunk; the remaining bytes are zeros. Only aligned memory is loaded directly into
+// registers. The code for unaligned memory is written to be short, not fast.
 HB_FN void hb_load_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
   if ((((hb_u64)p | bytes) & 3u) == 0u) {
 #pragma unroll
@@ -65,7 +66,7 @@ template <int T> HB_FN void hb_store_value(hb_byte *p, float value) {
   hb_size_of(T) == 4 ? hb_store_word(p, w) : hb_store_half(p, w);
 }
 
-// Adds two words as values of a type.
+// Adds two words, which contain values of type T.
 template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   constexpr int N = 4 / hb_size_of(T);
   float x[N], y[N];
@@ -75,7 +76,7 @@ template <int T> HB_FN hb_u32 hb_sum_words(hb_u32 a, hb_u32 b) {
   hb_type<T>::template narrow<N>(x, &a);
   return a;
 }
-// Adds two float64. The halves of each are in a lane with an even number and in the next lane.
+// Adds two float64. The low half of each value is in an even lane, and the high half is in the next lane.
 HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   const hb_u32 c = __shfl_xor_sync(HB_EVERY, a, 1), d = __shfl_xor_sync(HB_EVERY, b, 1);
   const bool low = !(lane & 1u);
@@ -84,12 +85,12 @@ HB_FN hb_u32 hb_sum_doubles(hb_u32 a, hb_u32 b, hb_u32 lane) {
   if (sum != sum) return low ? 0u : 0x7ff80000u;
   return (hb_u32)(low ? __double2loint(sum) : __double2hiint(sum));
 }
-// Adds two words as values of a type, for a lane of a row.
+// Adds two words, which contain values of type T, for a lane of a row.
 template <int T> HB_FN hb_u32 hb_sum_in_row(hb_u32 a, hb_u32 b, hb_u32 lane) {
   if constexpr (T == HB_F64) return hb_sum_doubles(a, b, lane);
   else return hb_sum_words<T>(a, b);
 }
-// Adds the values at p to a chunk, in loops, because some types take long to add.
+// Adds the values at p to a chunk. Loops are not unrolled completely, because some types take many instructions to add.
 template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb_u32 bytes, hb_u32 *v) {
   hb_to_stage(me, v);
   if ((((hb_u64)p | bytes) & 3u) == 0u) {
@@ -107,7 +108,7 @@ template <int T> HB_FN void hb_add_chunk(const hb_warp &me, const hb_byte *p, hb
   }
   hb_from_stage(me, v);
 }
-// Overwrites values of type O at p with `count` values of type T from the stage, or adds them.
+// Overwrites values of type O at p with `count` values of type T from the stage, or adds the latter to the former.
 template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb_byte *p, hb_u32 count) {
   const hb_byte *stage = (const hb_byte *)me.stage;
 #pragma unroll 4
@@ -118,7 +119,7 @@ template <int T, int O, bool ADD> HB_FN void hb_put_values(const hb_warp &me, hb
   }
   __syncwarp();
 }
-// Adds a residual to the values in the stage, and stores the rounding errors in it.
+// Adds a residual to the values in the stage, and stores the rounding errors in the residual.
 template <int T> HB_FN void hb_keep_residual(const hb_warp &me, hb_byte *residual, hb_u32 count) {
   hb_byte *stage = (hb_byte *)me.stage;
 #pragma unroll 4

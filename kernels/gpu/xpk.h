@@ -1,6 +1,6 @@
 // xpk with one chunk per warp (see kernels/hb_xpk.h for the format). The values stay in registers, which only
-// branch-free code can index. Data that needs loops is stored as lists in the stage: the exponents, and the values of a
-// sparse chunk.
+// branch-free code can index. Data that is processed in loops is stored as lists in the stage: the exponents, and the
+// values of a sparse chunk.
 #pragma once
 #include "chunks.h"
 #include "mpc.h"

@@ -1,5 +1,5 @@
-// The two levels of xpk's code of exponents on a warp: their choice, and the planes of codes from a list of bytes in
-// shared memory (see kernels/hb_xpk.h for the format).
+// The two levels of xpk's exponent code on a warp: how the levels are chosen, and how a list of bytes in shared memory
+// is coded as planes (see kernels/hb_xpk.h for the format).
 #pragma once
 #include "../hb_xpk.h"
 #include "warp.h"
@@ -34,8 +34,8 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   }
   const hb_u32 left = sample - (place >> 8);
   const int end = (int)(place & 255u), first = end - (1 << plan.hot) + 1;
-  // One lane for each combination of a width and a number of positions above the hot level. They are ordered so that
-  // the first of equally good candidates is chosen.
+  // One lane for each combination of a width and a number of positions above the hot level. The combinations are
+  // ordered so that the first of equally good candidates is chosen.
   const hb_u32 k = (lane > 0u) + (lane > 2u) + (lane > 6u) + (lane > 11u);
   const int above = (int)(lane - (k == 0 ? 0u : k == 1 ? 1u : k == 2 ? 3u : k == 3 ? 7u : 12u));
   const hb_u32 key = lane < 17u ? ~(hb_xpk_rare_cost(sum, left, k, above, first, end) << 5 | lane) : 0u;
@@ -46,7 +46,7 @@ HB_FN hb_xpk_plan hb_xpk_choose_by(hb_u32 lane, const hb_u32 *counts, hb_u32 sam
   return plan;
 }
 
-// One level of the code of exponents for a list of bytes in shared memory; the remainders replace the list.
+// One level of the exponent code for a list of bytes in shared memory. The remainders replace the list.
 struct hb_xpk_level {
   hb_u32 width, base, start, most;
   HB_FN hb_xpk_level(hb_u32 width, hb_u32 base, hb_u32 start)
@@ -79,7 +79,7 @@ struct hb_xpk_level {
     __syncwarp();
     return left;
   }
-  // Counts the remainders of n bytes after this level, including bits after n.
+  // Counts the remainders of n bytes after this level. Bits after n are counted as well.
   HB_FN hb_u32 left(hb_u32 lane, const hb_u32 *planes, hb_u32 n) const {
     const hb_u32 stride = (n + 31u) / 32u;
     if (width == 0) return n;
@@ -113,7 +113,7 @@ struct hb_xpk_level {
   }
 
  private:
-  // Marks the codes that have only ones in a word of each plane.
+  // Marks the codes that consist only of ones, given a word of each plane.
   HB_FN hb_u32 ones(const hb_u32 *plane, hb_u32 stride) const {
     hb_u32 all = ~0u;
 #pragma unroll

@@ -1,13 +1,13 @@
 // ZFP with one block per thread. The 32 blocks of a row have 4 * RATE words in the stream at every rate, so rows never
-// share a word. If a block is an aligned piece of memory, a thread moves it, otherwise the warp moves the words through
-// its stage.
+// share a word. If a block is an aligned piece of memory, a thread moves the block; otherwise, the warp moves the words
+// through its stage.
 #pragma once
 #include "tiles.h"
 #include "zfp_block.h"
 
 alignas(16) __device__ constexpr hb_zfp_tables hb_zfp_source = hb_make_zfp_tables();
 
-// Shared memory serves 32 threads that read different positions at once.
+// Tables are copied to shared memory, because 32 threads can read different positions there at once.
 template <class T> HB_FN void hb_copy_table(T &to, const T &from) {
   static_assert(sizeof to % 16 == 0, "moved by pieces");
   for (hb_u32 i = threadIdx.x; i < sizeof to / 16; i += HB_THREADS) ((uint4 *)&to)[i] = ((const uint4 *)&from)[i];

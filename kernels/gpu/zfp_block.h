@@ -1,7 +1,8 @@
 // A block of ZFP encoded by one thread. Transform and table entries are those of hb_zfp1.h, but the code for planes is
-// separate. There, 16 lanes look up one plane at a time in a register. Here, a thread looks up two at once in shared
-// memory, the number of bits is known at compile time, and words are shifted with funnel shifts. A branch that diverges
-// within a warp costs both sides, so the usual block has none. tests/codecs compares the bits with those of hb_zfp1.h.
+// separate. In hb_zfp1.h, 16 lanes look up one plane at a time in a register. Here, a thread looks up two planes at
+// once in shared memory, the number of bits is known at compile time, and words are shifted with funnel shifts. If a
+// branch diverges within a warp, both sides are executed, so the code for the usual block avoids such branches.
+// tests/codecs compares the bits with those of hb_zfp1.h.
 #pragma once
 #include "../hb_zfp1.h"
 
@@ -123,7 +124,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     const hb_u32 rows = __byte_perm(__byte_perm(c[3], c[2], two), __byte_perm(c[1], c[0], two), 0x5410);
     return hb_rows_to_nibbles(L::brev(rows));
   }
-  // Appends 8 planes at bit `pos` of the first two words; they have 8 to 36 bits.
+  // Appends 8 planes, which have 8 to 36 bits, at bit `pos` of the first two words.
   static HB_FN void append_planes(hb_u32 q, hb_u32 *w, hb_u32 &pos, hb_u32 &state, const hb_zfp_tables &t) {
     hb_u64 all = w[0];
 #pragma unroll
@@ -153,8 +154,8 @@ template <hb_u32 MB> struct hb_zfp_block {
     }
     if (may_end) {
       // If the bits end within a scan, libzfp sets the coefficient at the position of the scan. Bits past the end are 0
-      // here, so the scan continued to the last coefficient, `over` positions too far. That plane is the last one with
-      // a bit, which is its highest bit, and the following planes have 4 bits each.
+      // here, so the scan has continued to the last coefficient, `over` positions too far. That coefficient's plane is
+      // the last one that is not 0, its highest bit is set, and the following planes have 4 bits each.
       const hb_u32 zeros = (hb_u32)__clz((int)q), over = pos - zeros - MB;
       if ((zeros % 4u == 0u) & (over - 1u < 3u)) {
         const hb_u32 top = 0x80000000u >> zeros;
@@ -167,7 +168,7 @@ template <hb_u32 MB> struct hb_zfp_block {
     return *(const hb_u32 *)((const hb_byte *)t.enc + (planes * 4u + state));
   }
 
-  // After 8 planes a coefficient is still not significant: it is below 2^-6 of the largest.
+  // A coefficient is still not significant after 8 planes, because it is below 2^-6 of the largest.
   static HB_FN void seldom_encode(const hb_u32 *c, hb_u32 *w, hb_u32 &pos, hb_u32 state, const hb_zfp_tables &t) {
 #pragma unroll 1
     for (int word = 1; word < 4 && pos < MB; word++) {

@@ -98,8 +98,8 @@ class Fake:
     def acts(self, acts: dict[str, str]) -> None:
         """Set the launcher's behavior for each scheme to one of the following.
 
-        ok, nap, wait (for a file go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to), always
-        stop.
+        ok, nap, wait (for a file named go), fail, nan, mute, fill (the disk), kill, sleep, stop (once, when asked to),
+        always stop.
         """
         (self.directory / "acts.json").write_text(json.dumps(acts), encoding="utf-8")
 
@@ -120,7 +120,7 @@ class Fake:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Return the starts and ends of the launcher, in order."""
+        """Return the recorded starts and ends of the launcher, in order."""
         path = self.directory / "calls.jsonl"
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 

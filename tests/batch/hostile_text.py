@@ -67,6 +67,6 @@ def changed(data: dict[str, Any], keys: Keys, text: str) -> dict[str, Any]:
 
 
 def yaml(data: Any) -> str:
-    """Return JSON with unescaped characters beyond 16 bits, because YAML reads surrogates as two characters."""
+    """Return JSON with unescaped characters beyond 16 bits, because YAML reads a surrogate pair as two characters."""
     escaped = (c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(data, ensure_ascii=False))
     return "".join(escaped)

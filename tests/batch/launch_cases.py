@@ -56,10 +56,10 @@ def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = N
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:
-    """Return the nodes, ranks, ranks per node, cores and GPUs per rank that a launch command contains.
+    """Return the numbers of nodes, ranks, ranks per node, and cores and GPUs per rank in a launch command.
 
-    The parser follows the manuals, not the code under test: short options with or without a blank, and long options
-    with a blank or an equals sign.
+    The parser follows the manuals, not the code under test. It accepts short options with or without a space, and long
+    options with a space or an equals sign.
     """
     program, text = argv[0].rsplit("/", 1)[-1], " ".join(argv[1:])
 

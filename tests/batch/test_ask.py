@@ -1,4 +1,4 @@
-"""Tests of when the scheduler is called, about which jobs, and which answers are stored."""
+"""Tests of when the scheduler is queried, for which jobs, and which answers are stored."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from hpcbench.errors import UserError
 
 
 class Slow(JobScheduler):
-    """A scheduler that returns a test's answers and counts its calls."""
+    """A scheduler that returns the answers that a test sets, and counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A submission of two jobs of one run each, submitted with the ids 11 and 12."""
+    """A submission of two jobs, with the ids 11 and 12 and one run each."""
     jobs, runs = [], []
     for k in (1, 2):
         (tmp_path / "jobs" / f"j{k}").mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Training in a real Charliecloud container, which needs no root.
+"""Test of training in a real Charliecloud container, which needs no root privileges.
 
-The image takes little time to build, because it contains only an interpreter path that does not exist outside of it.
-The system and the packages are bind mounts.
+The image takes little time to build, because it contains only an interpreter path that does not exist on the host.
+The directories of the system and of the packages are bind-mounted.
 """
 
 import json

@@ -55,7 +55,7 @@ def line(container: Container, where: Site, ranks: int | None = None, **changes:
 
 
 def lines() -> list[str]:
-    """Return each kind's command with each compatible launcher, with the host's MPI library, and with all settings."""
+    """Return each container kind's commands: with each launcher, with the host's MPI library, and with all settings."""
     lines_of_kinds = []
     for kind in IMAGES:
         for launcher, where in LAUNCHERS.items():

@@ -1,6 +1,6 @@
 """Tests with a disk that is full, over quota, read-only or missing.
 
-The end is still recorded, and messages name the disk.
+The end of a run is still recorded, and messages name the disk.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tests of a job's driver that lacks Python, is killed or signaled early, or runs on a full disk."""
+"""Tests of job drivers that find no Python, are killed or signaled early, or run on a full disk."""
 
 import os
 import shlex

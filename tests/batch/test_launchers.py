@@ -187,7 +187,7 @@ def test_commands_of_manuals_request_the_same_resources_as_ours(theirs: str, our
 
 
 def place(socket_gpus: list[int], socket_cores: int, parts: int, gpus: int, cores: int) -> bool:
-    """Return whether `parts` parts fit on the sockets, if each is placed on the first socket with space."""
+    """Return whether `parts` parts fit on the sockets if each part is placed on the first socket with enough space."""
     left = [[have, socket_cores] for have in socket_gpus]
     for _ in range(parts):
         room = next((socket for socket in left if socket[0] >= gpus and socket[1] >= cores), None)

@@ -1,4 +1,4 @@
-"""Tests that studies beyond a queue's limits are refused, naming the limit, its source and the smallest changes."""
+"""Tests that studies beyond a queue's limits are refused, with the limit, its source and the smallest changes."""
 
 from pathlib import Path
 from typing import Any

@@ -160,7 +160,7 @@ def array(name: str, **options: Any) -> tuple[str, str]:
 
 
 def golden(name: str, text: str) -> str:
-    """Return the golden script. With HPCBENCH_REGOLD it is rewritten first."""
+    """Return the golden script. If HPCBENCH_REGOLD is set, the golden script is rewritten first."""
     path = GOLDEN / f"{name}.sh"
     if os.environ.get("HPCBENCH_REGOLD"):
         path.write_text(text, encoding="utf-8")
@@ -524,7 +524,7 @@ def test_lines_that_jinja_would_drop_are_refused(tmp_path: Path, name: str, text
 
 
 def test_blocks_within_blocks_includes_and_macros_are_accepted(tmp_path: Path) -> None:
-    """The template begins with a byte order mark, which editors write."""
+    """The template begins with a byte order mark, as written by some editors."""
     (tmp_path / "lines.j2").write_text("# {{ site.site }}\n{% block inner %}{% endblock %}", encoding="utf-8")
     (tmp_path / "README").write_text("{% block nothing %}{% endblock %}", encoding="utf-8")
     text = (

@@ -1,4 +1,4 @@
-"""Tests of further attempts: by a job that may be requeued, or by `retry` if the cause can be fixed.
+"""Tests of further attempts, made by a job that may be requeued, or by `retry` if the cause can be fixed.
 
 Every attempt is reported.
 """
@@ -185,7 +185,7 @@ def test_a_refused_retry_keeps_the_results_of_all_runs(fake: Fake, monkeypatch: 
 
 
 def failed(fake: Fake) -> Path:
-    """A submission whose job has failed, with the launch command in its script."""
+    """A submission whose job has failed. The job's script contains the launch command."""
     fake.acts({"naive-zfp8": "fail"})
     fake.write_study(walltime="40s", stop_ahead="20s")
     root = start(fake).root

@@ -75,7 +75,7 @@ FILES = [
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all values of the data."""
+    """Return the paths of all values in the data."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
 

@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Function that sets the free space, the free files, and the errors of a simulated file system."""
+    """Function that sets the free space, the number of free files, and the errors of a simulated file system."""
 
     def plant(free: int = 1000 * GIB, files: int = 10**6, refuses: int = 0) -> None:
         def allocate(_file: int, _begin: int, _length: int) -> None:

@@ -278,7 +278,7 @@ def test_processes_that_a_run_leaves_are_ended_before_the_next_run(tmp_path: Pat
 
 
 NEW_CLOCK = "main.measure_age = lambda ticks: 0.0"
-"""A clock that starts with the driver, so that a slow start of Python leaves a short job its full time."""
+"""A clock that starts when the driver does, so that a slow start of Python takes no time away from a short job."""
 KEEP_LIMITS = """
 def share_time(*arguments, real=run_loop.share_time):
     with open("../limits", "a") as out:

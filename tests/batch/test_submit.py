@@ -178,7 +178,7 @@ def test_a_value_that_a_script_cannot_contain_leaves_no_files(fake: Fake) -> Non
 def test_a_directory_that_takes_no_files_is_refused(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:
-    """Root can write everywhere except to a read-only file system, so the system's answers are simulated."""
+    """Root can write everywhere except to a read-only file system, so the file system's errors are simulated."""
     out = fake.directory / "results"
     if existing:
         out.mkdir()

@@ -17,7 +17,7 @@ from hpcbench.errors import UserError
 
 
 class Queue(JobScheduler):
-    """A scheduler whose reaction to each job a test sets: take, refuse, lose, swallow, or kill the command."""
+    """A scheduler whose reaction to each job is set by the test: take, refuse, lose, swallow, or kill the command."""
 
     slowest = 0.0
 

@@ -1,4 +1,4 @@
-"""Tests of job and run states from status files, without a scheduler."""
+"""Tests of job and run states that are derived from status files, without a scheduler."""
 
 import json
 import socket

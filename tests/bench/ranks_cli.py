@@ -22,7 +22,7 @@ def command(*arguments: str | Path) -> list[str]:
 def bench(
     *arguments: str | Path, mpirun: int | None = None, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in a separate process, or on a launcher's ranks if `mpirun` sets their number."""
+    """Run the command in a separate process, or on ranks started by a launcher if `mpirun` gives their number."""
     mpiexec = str(MPIEXEC) if MPIEXEC.exists() else shutil.which("mpiexec")
     launcher = [str(mpiexec), "-n", str(mpirun), "-bind-to", "none"] if mpirun else []
     return subprocess.run(

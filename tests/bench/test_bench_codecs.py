@@ -128,7 +128,7 @@ def test_a_broken_promise_is_told_and_fails(
 
 
 class Forgetful(Codec):
-    """A codec that sends float32 unchanged, except NaN and infinity as zeros, and adds 1 to the first value."""
+    """A codec that adds 1 to the first float32 value, zeroes NaN and infinity, and sends other values unchanged."""
 
     name = "forgetful"
     lossless = False

@@ -97,7 +97,7 @@ def test_what_calls_cost_shared_cores_stands_in_the_file_if_wanted(written: tupl
 
 @pytest.mark.parametrize(("missing", "there"), [("within", "between"), ("between", "within")])
 def test_a_machine_with_one_kind_of_link_is_read(missing: str, there: str, tmp_path: Path) -> None:
-    """If each node has one rank, or one node has all ranks, the other kind of link is not measured."""
+    """If each node has only one rank, or a single node has all ranks, one kind of link is not measured."""
     link = {"latency_s": 1e-5, "bytes_per_s": 1e9}
     file = tmp_path / "links.json"
     file.write_text(json.dumps({"schema": 1, missing: None, there: link, "codecs": {}, "native": [], "measured": []}))

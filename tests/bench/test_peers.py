@@ -1,4 +1,4 @@
-"""Tests that benchmarks/codecs.py runs whichever packages are installed, and compares its figures with the goals."""
+"""Tests that benchmarks/codecs.py runs with any set of installed packages, and compares its results with the goals."""
 
 import importlib.util
 import os

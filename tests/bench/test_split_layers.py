@@ -16,7 +16,7 @@ CHANNEL = Policy(Scheme()).channel(Dimension.TP, Phase.FORWARD, MessageKind.ACT)
 
 
 def products(shape: LayerShape) -> int:
-    """Count the additions and multiplications of products and attention in both passes with PyTorch's counter."""
+    """Count, with PyTorch's counter, the additions and multiplications in products and attention in both passes."""
     from torch.utils.flop_counter import FlopCounterMode
 
     layers = make_stack(shape, "fp32", "cpu")

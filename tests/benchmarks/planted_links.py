@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 BYTES = {"baseline": 0.0, "identity": 4e6, "naive-bf16": 2e6, "naive-int8": 1e6, "zhybrid-16-8": 1.6e6}
-"""Bytes between hosts per step. The MPI library does not report its bytes."""
+"""Bytes between hosts per step. The MPI library does not report the bytes that it sends."""
 
 
 def run(scheme: str, rate: str | None, repeat: int, speed: float, batch: int | None = None) -> dict[str, Any]:
@@ -52,7 +52,10 @@ def document(rates: Sequence[str | None], runs: list[dict[str, Any]]) -> dict[st
 
 
 def draw(speeds: Mapping[str | None, Mapping[str, float]], *, repeats: int = 8, noise: float = 0.01) -> dict[str, Any]:
-    """Return runs whose speeds scatter around the given speeds. The runs of a repeat share an error."""
+    """Return runs whose speeds scatter around the given speeds.
+
+    All runs of a repeat have the same random error in common.
+    """
     dice = random.Random(1)
     runs = []
     for repeat in range(1, repeats + 1):

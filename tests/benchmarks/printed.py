@@ -17,7 +17,7 @@ class Printed:
     lines: list[str]
 
     def rows(self) -> Iterator[list[str]]:
-        """Cells of each line, separated by two or more blanks."""
+        """Cells of each line, separated by two or more spaces."""
         for line in self.lines:
             if line.strip():
                 yield re.split(r"  +", line.strip())
@@ -30,7 +30,10 @@ class Printed:
 
 
 def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with additional environment variables. Output lines are as long as in a file."""
+    """Run a script with additional environment variables.
+
+    Output lines are as long as when the output is redirected to a file.
+    """
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--tiny", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | variables
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Provenance of stored results (command, revision and machine), and detection of errors in it."""
+"""Provenance of stored results (command, revision and machine), and detection of errors in the provenance."""
 
 import json
 import re
@@ -20,7 +20,7 @@ Known = Callable[[str], bool]
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """Read the provenance of a file, from the file itself or from a file next to it that names this file.
+    """Read the provenance of a file from the file itself, or from a file in the same directory that names it.
 
     Missing keys are omitted.
     """
@@ -81,7 +81,7 @@ def faults(path: Path, reference: Known) -> Iterator[str]:
 
 
 def command_faults(command: str) -> Iterator[str]:
-    """List the errors in commands such as ``python benchmarks/x.py`` or ``make x``, separated with ``;``."""
+    """List the errors in commands such as ``python benchmarks/x.py`` or ``make x``, separated by ``;``."""
     for part in command.split(";"):
         phrase = shlex.split(part)
         if phrase[0] == "python" and len(phrase) > 1 and phrase[1].startswith("benchmarks/"):

@@ -80,7 +80,7 @@ def test_one_turn_decides_nothing(engine: Any) -> None:
 
 
 def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine: Any) -> None:
-    """The goal is set by a peer without the smallest median, because the machine was slow in other turns."""
+    """The reference does not have the smallest time, which was measured in a turn where the machine was faster."""
 
     def row(name: str, *times: float, fair: bool = True) -> dict[str, Any]:
         return {"name": name, "fair": fair, "turns": [[seconds, 0, 0] for seconds in times]}
@@ -91,7 +91,7 @@ def test_the_reference_is_the_fastest_of_the_same_turns_among_fair_peers(engine:
 
 
 def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that differs by more than rounding ends the benchmark, unless the contender is lossy."""
+    """A loss that differs by more than rounding errors ends the benchmark, unless the measured program is lossy."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     same_work = importlib.import_module("engine_turns").same_work
     reference = [4.0, 3.9]
@@ -104,7 +104,7 @@ def test_other_work_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Library:
-    """A fake MPI library in which a test completes sums of two ranks."""
+    """A fake MPI library whose sums over two ranks are completed by the test."""
 
     size = 2
 
@@ -126,7 +126,7 @@ class Library:
 
 
 def test_a_bucket_is_given_back_when_its_sum_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The future completes only when its sum is complete, in any order of two sums."""
+    """Each future completes only when its sum is complete, whichever of the two sums is completed first."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     library = Library()
     hook = importlib.import_module("engine_peers").Iallreduce(library, Wait.GIVE_WAY)

@@ -35,7 +35,7 @@ def name_figure(root: Path, source: str, key: str) -> str:
 
 
 def filled(root: Path, document: str) -> str:
-    """Return the document with copied figures. A second copy must be a no-op."""
+    """Return the document with copied figures. Copying the figures a second time must be a no-op."""
     path = root / "README.md"
     path.write_text(document)
     done = figures(root)

@@ -1,4 +1,4 @@
-"""Tests of benchmarks/kept_memory.py: large freed memory is reused without new pages."""
+"""Tests of benchmarks/kept_memory.py: large blocks of freed memory are reused without new pages."""
 
 import subprocess
 import sys

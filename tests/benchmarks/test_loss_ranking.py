@@ -27,7 +27,10 @@ def ranking() -> Any:
 
 
 def _plant(ranking: Any, truth: Callable[[str, str], float], noise: float = 0.0) -> Any:
-    """Return the schemes of a study whose loss differences are the sum of the truth over their traffic."""
+    """Return the schemes of a study.
+
+    The loss difference of a scheme is the sum of `truth` over the traffic that it encodes.
+    """
     effects = {
         (traffic, codec): {"loss": 0.0, "descent": -update, "update": update**2 * (1 + place)}
         for place, traffic in enumerate(TRAFFIC)

@@ -43,7 +43,7 @@ def test_speed(tiny: Tiny) -> None:
 
 
 def test_programs(tiny: Tiny) -> None:
-    """The error of each family is printed, and no run that really took place is rejected as too large."""
+    """The error of each family is printed, and no real run is rejected as too large."""
     lines = tiny("predict_programs.py").lines
     (line,) = [line for line in lines if line.startswith("all: ")]
     matched = re.fullmatch(r"all: 3 rows, mean (\d+\.\d) %, signed [+-][\d.]+ %, worst [\d.]+ %, .*", line)

@@ -1,4 +1,4 @@
-"""Tests that speeds of stored reports equal work over mean step time, and can be recomputed from the documents."""
+"""Tests that speeds in stored reports equal work divided by mean step time, and can be recomputed."""
 
 import importlib
 import json
@@ -93,7 +93,7 @@ def test_a_spoilt_comparison_is_made_again_and_nothing_else(tmp_path: Path, reco
         assert new == {scheme: pytest.approx(ratio / 2) for scheme, ratio in old.items()}
 
     def others(report: str) -> list[str]:
-        """Return the lines of the tables of traffic, rows, memory and predictions."""
+        """Return the lines of four tables: traffic, rows, memory and predictions."""
         blocks = report.split("\n\n")
         return [block for block in blocks if re.match(r"(Traffic|The embedding|Memory|Predicted)", block)]
 

@@ -210,7 +210,7 @@ def test_wrong_arguments(arguments: list[str], phrase: str) -> None:
 
 @pytest.mark.long
 def test_tiny(need: Callable[[str | None], None], tmp_path: Path) -> None:
-    """The benchmark runs on two ranks, from the choice of a rate to the tables, and then in the other layouts."""
+    """The complete benchmark, from choosing a rate to the tables, runs on two ranks and then in the other layouts."""
     need(why_not())
 
     def tiny(*arguments: str) -> str:

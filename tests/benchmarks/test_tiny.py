@@ -103,7 +103,7 @@ def test_trace_cost(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_codecs(tiny: Tiny) -> None:
-    """Bytes and errors equal those of zfpy. Installed and missing peers have one row each."""
+    """Bytes and errors are the same as with zfpy. Installed and missing peers have one row each."""
     printed = tiny("codecs.py")
     parts = "\n".join(printed.lines).split("\n\n")
     cells = {row[0]: row[1:] for row in Printed(parts[0].splitlines()).rows()}
@@ -119,7 +119,7 @@ def test_codecs(tiny: Tiny) -> None:
 
 
 def test_codecs_need_a_gpu(refused: Callable[..., str]) -> None:
-    """Without CuPy, the message names CuPy. With CuPy, CUDA finds no GPU."""
+    """Without CuPy, the message names CuPy. With CuPy, the message says that CUDA finds no GPU."""
     assert re.search(r"on a GPU need CuPy|CUDA cannot use a GPU on this machine", refused("codecs_gpu.py"))
 
 

@@ -88,7 +88,10 @@ def test_the_slowest_is_judged_by_all_rows_and_not_by_one(targets: Any) -> None:
 def test_a_rank_that_only_waits_has_no_time_of_a_call(
     torch_collectives: Any, monkeypatch: pytest.MonkeyPatch, count: int, taken: float
 ) -> None:
-    """The slowest rank determines the time. Without calls, a rank that was descheduled for 4 s would be the slowest."""
+    """The slowest rank determines the time.
+
+    A rank that was descheduled for 4 s and made no calls must not count as the slowest.
+    """
     clock = iter([1.0, 5.0])
     monkeypatch.setattr(torch_collectives.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(torch_collectives.dist, "barrier", lambda: None)

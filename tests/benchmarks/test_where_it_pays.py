@@ -1,4 +1,4 @@
-"""Test of the map in its tiny form: compression pays on a slow network, and not on a fast one."""
+"""Test of where_it_pays.py in its tiny form: compression pays on a slow network, but not on a fast one."""
 
 import json
 from collections.abc import Callable

@@ -40,7 +40,7 @@ def integers(n: int, low: int, high: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def float_sets(n: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Return data sets of `n` values, which contain typical training data and difficult values.
+    """Return data sets of `n` values each: typical training data and difficult values.
 
     Magnitudes are 0 or at least 2^-90.
     """

@@ -1,4 +1,4 @@
-"""Requirements on device conversions: results must be bitwise identical to NumPy's casts, residuals and sums."""
+"""Requirements for device conversions: results must be bitwise identical to NumPy's casts, residuals and sums."""
 
 import numpy as np
 from codec_data import Array, bell, random_words, same_bits
@@ -13,7 +13,7 @@ Pair = tuple[np.dtype[np.generic], np.dtype[np.generic]]
 PAIRS: tuple[Pair, ...] = ((F32, F16), (F32, BFLOAT16), (F64, F16), (F64, BFLOAT16), (F64, F32))
 """Pairs of the dtype of values and the dtype in which they are sent."""
 SUMMED = (F32, F64, F16, BFLOAT16)
-"""Dtypes that support sums of values with the same dtype."""
+"""Dtypes in which values of the same dtype can be summed."""
 LENGTHS = (0, 1, 2, 3, 5, 31, 33, 127, 129, 511, 512, 513, 1023, 4097, 20_011)
 
 

@@ -41,7 +41,10 @@ def build(processor: str, *options: str) -> Path:
 
 
 def serve(processor: str | None) -> Path:
-    """Compile the program that serves a library's functions, for a processor. None selects this machine's processor."""
+    """Compile, for a processor, the program that runs a library's functions on request.
+
+    None selects this machine's processor.
+    """
     compiler = f"{PROCESSORS[processor][0]}-g++" if processor else "g++"
 
     def compile_it(target: Path) -> None:
@@ -100,7 +103,7 @@ class Foreign:
         return result, self._process.stdout.read(size), self._process.stdout.read(len(second))
 
     def arithmetic(self) -> bytes:
-        """Return the bytes of AdamW steps, sums of squares and 16-bit conversions."""
+        """Return the output bytes of AdamW steps, sums of squares and 16-bit conversions."""
         return self._ask(4, 0, 0, 0, 0, 0)[1]
 
     def kernels(self) -> Kernels:

@@ -107,7 +107,7 @@ def refused(codec: Compiled | CudaCodec, wire: Any, out: Any, dtype: np.dtype[An
 
 
 def check_damaged(gpu: CudaCodec, codec: Compiled, memory: Memory, stream: Bytes, x: Array) -> int:
-    """Check that device and CPU reject the same streams and decode others identically.
+    """Check that device and CPU reject the same streams and decode all other streams identically.
 
     Return the number of rejections.
     """

@@ -108,7 +108,7 @@ def mx_decode(name: str, wire: Bytes, n: int) -> Floats:
 
 
 def nvfp4_scales(maxima: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the power of two that values are first multiplied with, the scale S, and 1 / S."""
+    """Return the factor (a power of two) for all values, the scale S, and 1 / S."""
     before = np.where(maxima < 2.0**-60, np.float32(2.0**64), np.float32(1))
     with np.errstate(all="ignore"):
         scale = np.where(maxima > 0, np.float32(2688) / (maxima * before), np.float32(0))

@@ -16,7 +16,7 @@ TORCHAO = json.loads(FILE.read_text())["digests"]
 
 
 def parts(name: str, wire: Array, n: int) -> tuple[Array, Array]:
-    """Return a code per value and a byte per block from the bytes of n values, a multiple of 1024."""
+    """Return a code per value and a byte per block, given the bytes of n values. n is a multiple of 1024."""
     if name.startswith("mxfp8"):
         return wire[:n], wire[n:]
     codes = np.stack([wire[: n // 2] & 15, wire[: n // 2] >> 4], axis=1).ravel()
@@ -89,7 +89,7 @@ def test_ties_of_4_bits_round_to_even_and_large_values_saturate() -> None:
     ],
 )
 def test_range_of_elements(name: str, largest: float, least: float) -> None:
-    """The largest and the smallest element are exact at the scale 1.
+    """The largest and the smallest element are exact at a scale of 1.
 
     Values between 0 and the smallest element are rounded.
     """
@@ -129,7 +129,10 @@ def test_special_elements_of_a_stream_decode_to_special_values() -> None:
 
 
 def test_nvfp4_example() -> None:
-    """With the maximum 2688 the scale of a piece is 1. The block of 5 has the scale 0.8125, so 5 becomes 4.875."""
+    """With a maximum of 2688, the scale of a piece is 1.
+
+    The block that contains 5 has a scale of 0.8125, so 5 becomes 4.875.
+    """
     x = np.zeros(64, np.float32)
     x[0], x[16], x[32] = 2688, 5, -6
     wire = encode(get_codec("nvfp4"), x)
@@ -169,7 +172,7 @@ def test_forms_that_do_not_exist(family: str, element: str, rule: str) -> None:
 
 
 def test_measured_errors() -> None:
-    """The formats determine the relative errors for normally distributed values."""
+    """The expected relative errors for normally distributed values follow from the formats."""
     x = np.random.default_rng(1).normal(size=1 << 16)
     expected = {"mxfp4": 0.115, "mxfp4:rceil": 0.115, "mxfp4:even": 0.112, "nvfp4": 0.095}
     expected |= {"mxfp6:e2m3": 0.028, "mxfp6:e3m2": 0.054, "mxfp8:e4m3": 0.029, "mxfp8:e4m3:rceil": 0.0265}

@@ -33,7 +33,7 @@ def rounded(x: Array, dtype: str) -> Array:
 
 
 def inputs(n: int) -> dict[str, Array]:
-    """Return compressible and incompressible values by data set, about a chunk of each."""
+    """Return data sets of compressible and incompressible values, each about one chunk long."""
     patterns = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F800001, 0xFFFFFFFF, 1, 0x807FFFFF, 0x3F803F80]
     mixed = random_words(n // 8 + 1, 60).view(np.uint8)[:n].copy()
     mixed[mixed.size // 2 :] = 7
@@ -159,7 +159,7 @@ def test_a_hop_is_the_composition_of_its_parts(dtype: str, name: str, build: str
 
 # ---------------------------------------------------------------------------------------------- damage
 def container(name: str, dtype: str = "f4") -> tuple[Array, npt.NDArray[np.uint8]]:
-    """Return a message with chunks that shrink, one of them sparse, and a chunk that does not shrink."""
+    """Return a message with compressible chunks, one of them sparse, and an incompressible chunk."""
     n = 4096 // FLOATS[dtype].itemsize
     noise = random_words(n, 68).astype(np.uint32).view(np.float32)
     parts: list[Array] = [bell(n, 65), bell(n, 66) * (uniform(n, 67) < 0.3), noise, bell(700, 69)]

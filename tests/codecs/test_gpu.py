@@ -1,6 +1,6 @@
 """Tests that codecs on a GPU give the same bytes and values as on the CPU.
 
-The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, they are skipped.
+The tests run with ``pytest -m gpu tests/codecs``. Without a GPU or CuPy, the tests are skipped.
 """
 
 import json
@@ -32,7 +32,7 @@ F32 = np.dtype(np.float32)
 GOLDEN = [(name, dtype) for name, dtype in cases() if name != "none"]
 LENGTHS = [0, 1, 2, 3, 5, 31, 33, 127, 129, 1023, 1024, 1025, 4097, 65_535, 65_536, 65_537, 131_077, 1_000_003]
 IN_TURNS, STEADY = 700_000, 300_000
-"""Numbers of values for the tests of streams and allocations."""
+"""Lengths of the vectors in the tests of streams and allocations."""
 NAMES = [
     "zfp:4",
     "zfp:8",

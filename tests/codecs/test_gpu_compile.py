@@ -28,9 +28,12 @@ from hpcbench.codecs.types import BFLOAT16
 
 SIZES = Path(__file__).with_name("gpu_instructions.json")
 ARCHITECTURES = {"sm_70": 12, "sm_75": 13, "sm_80": 13, "sm_90": 13, "sm_100": 13}
-"""Architectures, and for each the CUDA version that compiles for it. CUDA 13 starts at sm_75."""
+"""CUDA version that compiles for each architecture. CUDA 13 starts at sm_75."""
 OLDEST = "sm_70"
-"""Architecture of `make test`, which has the fewest registers. `make test-long` compiles for the others."""
+"""Architecture of `make test`, which has the fewest registers.
+
+`make test-long` compiles for the other architectures.
+"""
 SAMPLED = {"sm_75", "sm_100"}
 """Architectures for which only one codec per family is compiled.
 
@@ -235,7 +238,7 @@ def test_a_size_that_grew_is_detected() -> None:
 
 
 def test_options_keep_subnormal_values() -> None:
-    """The compiler's output equals that with -ftz=false appended, and differs from that with -ftz=true."""
+    """Appending -ftz=false does not change the compiler's output, but appending -ftz=true does."""
     build = convert.sum_build_of(F32)
     program = (
         "import hashlib, json, sys; from pathlib import Path; from nvrtc import Compiler\n"

@@ -164,7 +164,7 @@ def test_a_build_is_compiled_once_for_all_processes(cupy: Any, monkeypatch: pyte
 
 
 class Foreign:
-    """A stream that another library owns, as PyTorch exposes streams."""
+    """A stream owned by another library, in the form in which PyTorch exposes streams."""
 
     def __init__(self, cupy: Any) -> None:
         self.owner = cupy.cuda.Stream(non_blocking=True)
@@ -172,7 +172,7 @@ class Foreign:
 
 
 def work_on(stream: Foreign) -> None:
-    """Encode repeatedly on a stream, and wait for it. Raise an error if the stream was destroyed meanwhile."""
+    """Encode repeatedly on a stream, and wait for it. Raise an error if the stream was destroyed in the meantime."""
     codec = get_codec("int8:256")
     gpu, memory, x = CudaCodec(codec), test_gpu.OnDevice(), mixed(1000, F32, 30)
     wire, values = memory.new(codec.wire_bytes(x.size, F32), np.uint8), memory.put(x)

@@ -50,7 +50,10 @@ CASES = [(name, F32, F32) for name in ALL] + [(name, kind, kind) for name in SOM
 CASES += [(name, kind, F32) for name in ("int8:256", "zfp:8", "2:4") for kind in (F16, BFLOAT16)]
 OFTEN = [case for case in CASES if case[0] in SOME and case[1] in (F32, BFLOAT16)]
 OFTEN += [(name, F32, F32) for name in (*FEW_BITS[:3], "mxfp8:e5m2:even", "mxfp4:rceil", "rotate512+int4:32/256")]
-"""Codecs of `make test`: one of every kind, and one kind in 16 bits. `make test-long` adds the others."""
+"""Codecs that `make test` covers: one of every kind, and some also with 16-bit values.
+
+`make test-long` adds the other codecs.
+"""
 LENGTHS = [*range(70), *range(120, 137), *range(250, 262), 300, 511, 512, 513, 1023, 1025, 2049]
 LONG = 26_003  # all tiles, and more of them than threads in the emulated launch
 

@@ -35,7 +35,7 @@ def test_the_reference_decodes_the_bytes(dim: int, dtype: str) -> None:
 
 
 def test_a_stride_counts_values_of_the_type() -> None:
-    """Interleaved series compress best with a stride equal to their number, for 4-byte and 2-byte values."""
+    """Interleaved series compress best with a stride equal to the number of series, for 4-byte and 2-byte values."""
     series = np.stack([np.cumsum(bell(4096, 60 + k)) * 1e-3 + 10.0 * k for k in range(3)], axis=1).ravel()
     for dtype in ("f4", "f2", "bf16"):
         x = series.astype(DTYPES[dtype])

@@ -104,7 +104,7 @@ def test_variable_sizes_reach_their_bound_exactly() -> None:
 
 
 def test_the_number_of_values_is_exact() -> None:
-    """Rounding of binary fractions must not add a value."""
+    """Rounding errors of binary fractions must not increase the number of sent values."""
     assert 0.07 * 100 > 7
     assert TopK(0.07).param(100) == 7
     assert TopK(1e-9).param(5) == 1
@@ -194,7 +194,7 @@ def test_other_types_are_refused_in_one_line() -> None:
 
 
 def test_beyond_two_to_the_31() -> None:
-    """The input consists of untouched zeros, so the message takes only a few pages."""
+    """Most of the input is zeroed memory that is never written, so the test needs only a few pages of memory."""
     codec = TopK(1e-9)
     n = 2**31 + 2 * CHUNK + 300
     x, out = np.zeros(n, dtype=BFLOAT16), np.zeros(n, dtype=BFLOAT16)

@@ -48,7 +48,7 @@ def test_the_reference_decodes_the_bytes(dtype: str) -> None:
 
 
 def test_every_width_and_both_forms_occur() -> None:
-    """The comparisons above therefore cover the complete format."""
+    """The comparisons with the reference therefore cover the complete format."""
     met = set()
     for dtype in DTYPES:
         for x in sets(5003, dtype).values():

@@ -57,7 +57,7 @@ def test_holds_on_adversarial_data(rate: int, x: npt.NDArray[np.float32]) -> Non
 
 @pytest.mark.parametrize("rate", RATES)
 def test_holds_on_many_corner_blocks_and_is_tight(rate: int) -> None:
-    """Over 40,000 blocks of corner values, the worst error is between a thirtieth of the bound and the bound."""
+    """In 40,000 blocks of corner values, the largest error is between 1/30 of the bound and the bound."""
     n = 160_000
     levels = np.array([0, 0.25, 1 / 3, 0.5, 2 / 3, 0.75, 0.999, 1 - 2.0**-24], dtype=np.float64)
     x = levels[integers(n, 0, 8, 50)] * np.where(uniform(n, 51) < 0.5, -1.0, 1.0)

@@ -145,7 +145,7 @@ def test_accumulate_is_decode_and_add(rate: int, build: str) -> None:
 
 
 def test_a_flipped_bit_is_detected() -> None:
-    """The comparison must detect a change of any bit in a block's header and first planes."""
+    """The comparison must detect a change to any bit in a block's header and first planes."""
     x = SETS["bell"]
     wire = encode(ZfpCodec(8), x)
     expected = zfp_values(wire.tobytes(), x.size, 8)

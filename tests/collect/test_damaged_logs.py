@@ -61,7 +61,7 @@ def read_line_by_line(data: bytes) -> RunLog:
 
 
 def list_facts(log: RunLog) -> str:
-    """List all facts of a log as text, in which NaN equals itself."""
+    """List everything that was parsed from a log as text, because NaN equals itself in text."""
     seen = [*log.steps.values(), *log.events, *log.notes, log.lines, log.cut, log.starts, log.steps.last]
     return "\n".join(map(repr, seen))
 
@@ -77,7 +77,7 @@ def with_value(line: bytes, field: int, value: bytes) -> bytes:
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    """Draw a change of a log: of one line, of all lines in the same way, or of their order."""
+    """Draw a change to a log: to one line, to all lines in the same way, or to the order of the lines."""
     column, piece = draw(st.integers(0, 250)), draw(st.sampled_from(PIECES) | st.binary(max_size=3))
     field, value = draw(st.integers(0, 11)), draw(st.sampled_from(NUMBERS))
     at, to = draw(st.integers(0, len(LINES))), draw(st.integers(0, len(LINES)))
@@ -111,7 +111,7 @@ def changes(draw: st.DrawFn) -> Change:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Draw logs with such changes."""
+    """Draw logs with random changes."""
     log = LINES
     for change in draw(st.lists(changes(), max_size=5)):
         log = change(log)

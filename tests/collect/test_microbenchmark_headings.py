@@ -1,6 +1,6 @@
 """Tests of headings that vary by version, option, launcher and user.
 
-Known columns are read, and others are reported.
+Known columns are read, and other columns are reported.
 """
 
 import json

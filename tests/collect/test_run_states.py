@@ -1,4 +1,4 @@
-"""Tests of the state of a run, from status files, jobs, logs and launcher output."""
+"""Tests of how the state of a run is derived from status files, jobs, logs and launcher output."""
 
 import json
 from pathlib import Path

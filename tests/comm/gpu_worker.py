@@ -240,7 +240,7 @@ def half_cases() -> Iterator[tuple[Callable[..., list[Any]], str, Algorithm, int
 
 @functools.cache
 def group_of(device: bool, places: Places, nodes: int) -> Group:
-    """Return one group for all cases of a side, because MPI libraries limit the number of communicators."""
+    """Return one group for all cases with these arguments, because MPI libraries limit the number of communicators."""
     group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY), places=places)
     group.topology = Topology.regular(nodes, WORLD.size // nodes)
     return group

@@ -32,7 +32,7 @@ def communicators() -> dict[str, MPI.Comm]:
 
 
 def tell(lines: Iterable[dict[str, Any]]) -> None:
-    """Print the lines of every rank. This is a collective call."""
+    """Print the lines of every rank. All ranks must make this call."""
     for lines_of_rank in WORLD.gather(list(lines)) or []:
         for line in lines_of_rank:
             print(json.dumps(line), flush=True)

@@ -84,7 +84,7 @@ def simulate(
     plan
         Plan that does not use the MPI library.
     values
-        Values of each rank before the call, shape (n,). The simulation does not modify them.
+        Values of each rank before the call, shape (n,). The simulation does not modify the values.
     feedback
         Residuals of each rank.
     order

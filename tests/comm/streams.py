@@ -4,8 +4,8 @@ Operations do not run when they are called. Instead, operations are queued on a 
 constrained only by events and by collectives. The checks are deterministic, because they compare vector clocks when an
 operation is called, regardless of when it runs. `StreamError` names both conflicting calls.
 
-`stream_model` (tests/programs) adds PyTorch's tensors and its caching allocator, and `nccl_model` its groups.
-`strict_nccl` adds the engine's arrays and NCCL's communicators.
+`stream_model` (tests/programs) adds PyTorch's tensors and its caching allocator, and `nccl_model` adds PyTorch's
+process groups. `strict_nccl` adds the engine's arrays and NCCL's communicators.
 """
 
 import sys
@@ -28,7 +28,7 @@ class StreamError(AssertionError):
 
 
 def find_place(what: str) -> str:
-    """Return the operation's name and the line of hpcbench or of a test that called it."""
+    """Return the operation's name, and the line in hpcbench or in a test that called the operation."""
     frame = sys._getframe(1)
     while frame is not None and (
         Path(frame.f_code.co_filename).name in _SKIPPED or "/torch/" in frame.f_code.co_filename
@@ -87,7 +87,10 @@ class Event:
         return self.stream.done >= self.clock[self.stream.name]
 
     def query(self) -> bool:
-        """Return whether the stream has reached the point. If so, later work of the host is ordered after it."""
+        """Return whether the stream has reached the point.
+
+        If so, later work of the host is ordered after this point.
+        """
         if self.reached:
             merge(self._streams.host, self.clock)
         return self.reached
@@ -130,7 +133,10 @@ class Streams:
         return [stream for stream in self.streams.values() if stream.todo]
 
     def run_one(self, seed: int, order: Random) -> bool:
-        """Run one operation that can run, in the order of `run`. Return False if there is none."""
+        """Run one operation that is ready, chosen in the same order as in `run`.
+
+        Return False if no operation is ready.
+        """
         pending = self.pending
         turns = pending[::-1] if seed == 0 else pending if seed == 1 else order.sample(pending, len(pending))
         for stream in turns:
@@ -168,7 +174,8 @@ class Uses:
         Raises
         ------
         StreamError
-            An earlier access of another stream overlaps, one of both writes, and no event orders them.
+            An earlier access by another stream overlaps this access, at least one of them writes, and no event orders
+            them.
         """
         for stream, uses in self._uses.items():
             for earlier in uses[bisect_right(uses, clock.get(stream, 0), key=lambda use: use.count) :]:

@@ -115,7 +115,7 @@ class StrictAccelerator(Accelerator):
     def use_memory(self, stream: int, what: str, reads: list[Any], writes: list[Any]) -> None:
         """Record memory accesses of a stream's last operation.
 
-        Raise an error if they are unordered with earlier accesses.
+        Raise an error if these accesses are not ordered after earlier accesses.
         """
         queue = self._streams[stream]
         for arrays, write in ((reads, False), (writes, True)):

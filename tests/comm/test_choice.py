@@ -50,7 +50,7 @@ def test_more_bandwidth_never_makes_compression_more_attractive(
 ) -> None:
     """Links between nodes are never faster than links within nodes.
 
-    If they were, the library would use another algorithm.
+    If links between nodes were faster, the library would use another algorithm.
     """
     codecs = (("int8:256", Speed(speed, speed, 2e-5, ratio)),)
     wide = min(bandwidth * more, SLOW.within.bytes_per_s)

@@ -55,7 +55,7 @@ CASES = [
     for how, bound in zip(HOW, row, strict=False)
 ]
 OFTEN = ("zfp:8", "int8:256", "bf16")
-"""Codecs of `make test`. `make test-long` adds the others."""
+"""Codecs of `make test`. `make test-long` adds the other codecs."""
 
 
 def tiers(cases):

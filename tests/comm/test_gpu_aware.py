@@ -1,4 +1,4 @@
-"""Tests for detecting MPI libraries that accept device pointers: each library's query, and agreement between ranks."""
+"""Tests that MPI libraries that accept device pointers are detected by their queries, and that all ranks agree."""
 
 import ctypes
 from types import SimpleNamespace

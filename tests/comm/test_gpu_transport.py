@@ -1,6 +1,6 @@
 """Tests that collectives on GPU arrays equal those on NumPy arrays, and copy only wire bytes to the host.
 
-The tests run on an emulated device everywhere. ``pytest -m gpu tests/comm`` runs them on a real GPU.
+The tests run on an emulated device everywhere. ``pytest -m gpu tests/comm`` runs the tests on a real GPU.
 """
 
 import subprocess

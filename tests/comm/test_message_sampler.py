@@ -100,7 +100,7 @@ def test_exact_channels_are_not_sampled() -> None:
 
 
 def test_samples_of_a_device_follow_its_stream() -> None:
-    """A sample includes values that the caller's stream writes before it, and excludes values written later."""
+    """A sample includes values that the caller's stream writes before the sample is taken, but no later values."""
     accelerator = LazyAccelerator()
     array = OnDevice(np.full(12, 7.7e33, np.float32))
     accelerator.fill(array, vector(12))

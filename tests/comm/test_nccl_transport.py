@@ -22,11 +22,11 @@ WORKER = Path(__file__).with_name("gpu_worker.py")
 
 
 ROUNDING = {None: 1e-6, "float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}
-"""Largest relative difference of a sum of four values in a different order, keyed by message dtype."""
+"""Largest relative difference between sums of four values in different orders, keyed by message dtype."""
 
 
 def sums_in_its_own_order(result: dict[str, Any]) -> bool:
-    """Return whether each piece is reduced separately, in an order of summands that the library determines."""
+    """Return whether each piece is reduced separately, in a summation order that the library determines."""
     return result["operation"] == "reduce_scatter" and result["algorithm"] == "native"
 
 

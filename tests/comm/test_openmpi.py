@@ -34,7 +34,7 @@ STUDY = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[str | None], None]) -> Path:
-    """Return the directory of a site that uses the launcher of Open MPI, given by its path."""
+    """Return the directory of a site that starts Open MPI's launcher by its full path."""
     need(None if MPIRUN.is_file() else f"{MPIRUN} is missing: `make test` installs Open MPI there")
     site = {
         "site": "ompi",

@@ -1,4 +1,4 @@
-"""Tests of the bytes that plans send: closed forms, codec sizes, traffic between nodes, and plans as text."""
+"""Tests of the bytes that plans send: closed forms, sizes of encoded data, traffic between nodes, and plans as text."""
 
 import itertools
 

@@ -58,7 +58,7 @@ def other_owner(plan, rank, k, steps):
 
 
 def owners_turned(plan, rank, k, steps):
-    """Rotate the owners on all ranks, so that ranks agree but differ from what the caller expects."""
+    """Rotate the owners on all ranks, so that the ranks agree with each other, but not with what the caller expects."""
     turned = [(*pieces[1:], pieces[0]) for pieces in plan.slices]
     return INTACT(replace(plan, slices=tuple(turned)), rank, k)
 

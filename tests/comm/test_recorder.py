@@ -1,4 +1,4 @@
-"""Tests of the trace recorder: one clock for host and device, limited span count, and no recording if it is None."""
+"""Tests of the trace recorder: one clock for host and device, a limited number of spans, and no recorder (None)."""
 
 import time
 from typing import Any, cast

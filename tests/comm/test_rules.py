@@ -1,4 +1,4 @@
-"""Tests of a run's traffic, its matching rules, and values that forward and backward would see differently."""
+"""Tests of a run's traffic, the rules that match it, and values that would differ between the two passes."""
 
 from typing import Any
 

@@ -376,7 +376,7 @@ def test_a_planted_fault_is_found(fault: str) -> None:
 
 
 def test_groups_in_the_order_of_the_steps_done_are_found() -> None:
-    """A rank that has no message in a stage would be one group ahead of the others."""
+    """A rank that has no message in a stage would be one group ahead of the other ranks."""
     check(UNEVEN, 1)
     with (
         patch.object(stream_execute, "_stages", by_number),

@@ -195,14 +195,14 @@ def check_names(path: Path) -> Iterator[Offense]:
 
 
 def check_code(path: Path) -> Iterator[Offense]:
-    """Find every offense of a Python file."""
+    """Find every offense in a Python file."""
     yield from check_strings(path)
     yield from check_comments(path)
     yield from check_names(path)
 
 
 def list_types(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """List the public classes of some paths: name -> files."""
+    """Map the name of each public class in some paths to the files that define it."""
     files = defaultdict(list)
     for path in list_python_files(paths):
         for definition in read_contents(path).types:
@@ -211,7 +211,7 @@ def list_types(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def list_duplicate_types(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """List the names that several public classes of some paths share."""
+    """List the names shared by several public classes in some paths."""
     return {name: files for name, files in list_types(paths).items() if len(files) > 1}
 
 

@@ -1,4 +1,4 @@
-"""Tests that settings that do not fit experts are refused in a line with the field and a valid value."""
+"""Tests that settings that do not fit experts are refused: one line names the field and a valid value."""
 
 import pytest
 

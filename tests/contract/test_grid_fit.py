@@ -1,4 +1,4 @@
-"""Tests that settings that do not fit a tensor grid are refused in a line with the field and a valid value."""
+"""Tests that settings that do not fit a tensor grid are refused: one line names the field and a valid value."""
 
 import pytest
 

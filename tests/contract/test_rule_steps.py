@@ -1,4 +1,4 @@
-"""Tests of rules for some steps: which rule covers a step, and when treatments change."""
+"""Tests of rules that apply only in some steps: which rule covers a step, and when treatments change."""
 
 from itertools import pairwise
 

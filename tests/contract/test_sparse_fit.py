@@ -1,4 +1,4 @@
-"""Tests of settings that do not fit row-sparse gradients: they are refused by name, or the whole gradient is sent."""
+"""Tests of settings that do not fit row-sparse gradients: they are refused, or the whole gradient is sent."""
 
 import pytest
 

@@ -12,7 +12,7 @@ CODECS = ("int4:16/256", "int4:32/256", "int4:16/256:nonuniform", "int4:32/256:n
 
 
 def list_sizes(codec):
-    """Return the bytes of a super-group with 2, 4 and 8 bits."""
+    """Return the bytes of a super-group at 2, at 4 and at 8 bits per value."""
     dtype = np.dtype(np.float32)
     return [get_codec(name).wire_bytes(MANY * SUPER_GROUP, dtype) / MANY for name in name_codecs(codec)]
 

@@ -98,7 +98,7 @@ def operator(begin: float, duration: float, name: str, thread: int = 1) -> Event
 
 
 def test_a_node_of_the_backward_pass_that_waits_does_not_compute(tmp_path: Path) -> None:
-    """FSDP waits for a call of 500 us within a node that computes for 100 us."""
+    """FSDP waits 500 us for a call inside an autograd node that computes for 100 us."""
     node = "RegisterPostBackwardFunctionBackward"
     events = [
         *steps(0, 1000),

@@ -19,7 +19,7 @@ Pass = Callable[[], None]
 
 
 def build() -> nn.Sequential:
-    """Return the whole model."""
+    """Return the undivided model."""
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
 
 

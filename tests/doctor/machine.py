@@ -37,7 +37,7 @@ class Machine:
         patch.setenv("PATH", str(directory))
 
     def answers(self, recording: dict[str, str]) -> None:
-        """Add programs that answer these command lines, and fail for all others."""
+        """Add programs that answer these command lines, and fail for all other command lines."""
         programs: dict[str, list[str]] = {}
         for line, text in recording.items():
             program, _, arguments = line.partition(" ")

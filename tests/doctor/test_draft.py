@@ -1,4 +1,4 @@
-"""Tests of the drafted site file, which is valid for all findings and contains every detected value but no others."""
+"""Tests of the drafted site file, which is valid for all findings and contains all detected values and no others."""
 
 import re
 import string
@@ -160,7 +160,7 @@ def test_a_node_of_slices_alone_has_no_gpus(machine: Machine, tmp_path: Path) ->
 
 
 def test_limits_count_the_nodes_that_are_described(machine: Machine, tmp_path: Path) -> None:
-    """Slurm accepts a job of 50 nodes with 4 GPUs each, and never starts it."""
+    """Slurm accepts a job of 50 nodes with 4 GPUs each, but never starts it."""
     rows = (
         "debug*|100|64|2|32|1|256000|(null)\ndebug*|2|128|2|64|1|520000|gpu:a100:4(S:0-1)\n"
         "debug*|3|128|2|64|1|510000|gpu:a100:4(S:0-1)\ndebug*|4|40|2|20|1|310000|gpu:a100:2(S:0-1)"
@@ -190,7 +190,7 @@ def test_limits_of_partitions(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_a_partition_without_a_limit_has_no_more_than_its_nodes(machine: Machine, tmp_path: Path) -> None:
-    """Slurm accepts a larger job, and never starts it."""
+    """Slurm accepts a larger job, but never starts it."""
     machine.answers(SLURM)
     assert site_of(draft(), tmp_path).queues["debug"].max_nodes == 4
 

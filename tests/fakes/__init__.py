@@ -54,7 +54,7 @@ class Called:
 
 
 class Fake:
-    """A fake scheduler, used as a context manager. All its jobs are killed on exit.
+    """A fake scheduler, used as a context manager. On exit, all jobs of the fake are killed.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Fake:
         times
             Number of times that the fault happens. By default, the fault persists until it is cleared.
         what
-            Further arguments of the kind.
+            Additional arguments for this kind of fault.
         """
         if kind in _KILLS or kind in _STEPS:
             self._at_once(kind, str(job))

@@ -1,7 +1,7 @@
 """Dispatcher of a fake. The dispatcher runs the jobs on this machine, and signals and ends them on time.
 
-When its stdin is closed, it ends all its jobs and exits. The dispatcher therefore never outlives the process that
-started it.
+When the dispatcher's stdin is closed, the dispatcher ends all its jobs and exits. The dispatcher therefore never
+outlives the process that started it.
 """
 
 import json
@@ -33,7 +33,7 @@ TICK = 0.05
 
 
 class Dispatcher:
-    """Dispatcher that works in ticks."""
+    """Dispatcher, which does its work in regular ticks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

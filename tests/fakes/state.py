@@ -120,8 +120,8 @@ class Config:
     queues: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Queues. The first queue is the default.
 
-    A queue may have limits: ``min_nodes``, ``max_nodes``, ``max_minutes``, ``bins`` (the most nodes of a job, and its
-    minutes), ``max_submitted``, and ``exclusive`` (whether -x is allowed there).
+    A queue may have limits: ``min_nodes``, ``max_nodes``, ``max_minutes``, ``bins`` (pairs of a job's maximum number of
+    nodes and its maximum minutes), ``max_submitted``, and ``exclusive`` (whether -x is allowed there).
     """
     account_option: str = ""
     """Option that each job requires, or an empty text."""

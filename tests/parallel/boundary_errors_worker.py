@@ -138,8 +138,8 @@ def compare(sender: Any, receiver: Any, scales: list[float], skipped: list[bool]
     """Replay the recursion: each message is the encoded sum of a gradient and the error of the previous message.
 
     Return the number of messages whose decoded bits differ from the model, the number of boundaries, and the largest
-    relative difference between all gradients and all messages plus the final error. It is computed in fp64, without the
-    loss scale.
+    relative difference between all gradients and all messages plus the final error. The relative difference is computed
+    in fp64, without the loss scale.
     """
     codec, wrong = get_codec(CODEC), 0
     errors: dict[int, Values] = {}
@@ -182,7 +182,7 @@ def error_added_twice() -> Patch:
 
 
 def one_error_for_all_boundaries() -> Patch:
-    """A rank with several chunks adds the error of one boundary to the gradients of another one."""
+    """A rank with several chunks adds the error of one boundary to the gradients of another."""
     of = BoundaryErrors.of
     return patch.object(BoundaryErrors, "of", lambda self, boundary, elements: of(self, 0, elements))
 

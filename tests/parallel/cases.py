@@ -104,7 +104,10 @@ def run_of(settings: Case) -> Run:
 
 @cache
 def _changed(settings: tuple[tuple[str, Any], ...]) -> Run:
-    """Return `BASE` with the settings. A search adds settings one at a time, so all but the last are cached."""
+    """Return `BASE` with the settings.
+
+    A search adds settings one at a time, so the results for all settings but the last are cached.
+    """
     if not settings:
         return BASE
     *before, (name, value) = settings

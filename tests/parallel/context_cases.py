@@ -101,7 +101,10 @@ def bit_equal_contexts() -> Iterator[Comparison]:
 RING: Case = {CP: (2, "ring")}
 ROWS: Case = {CP: (2, "rsa")}
 REPLICAS: Case = {**ROWS, "layout.dp": 2, "train.eval_samples": 4}
-"""Runs in which all replicas have the same number of samples. Otherwise ranks could wait for each other forever."""
+"""Runs in which all replicas have the same number of samples.
+
+If the numbers differed, ranks could wait for each other forever.
+"""
 HEADS: Case = {CP: (2, "ulysses")}
 FAULTY: dict[str, tuple[Case, str]] = {
     "mask_off_by_one_block": (RING, "loss"),

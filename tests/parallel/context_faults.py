@@ -78,7 +78,7 @@ def share_of_the_own_block() -> Patch:
 
 
 def sums_stay() -> Patch:
-    """A rank's gradients of keys and values include only its own queries."""
+    """A rank's gradients of keys and values include only the contributions of its own queries."""
 
     def faulty(self: Homeward) -> Tensor:
         assert self._own is not None
@@ -89,7 +89,7 @@ def sums_stay() -> Patch:
 
 
 def heads_in_another_order() -> Patch:
-    """Returned heads are in the order of the next ranks."""
+    """The returned heads are shifted by the number of heads of one rank."""
     joined = ulysses._joined
 
     def faulty(turns: list[Tensor]) -> Tensor:

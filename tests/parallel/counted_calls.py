@@ -60,7 +60,10 @@ class CountedCalls(StepCalls):
         return calls if self._routed is None else [each for each in calls if each[0].channel[0] == "EXACT"]
 
     def list_all(self) -> Iterator[RepeatedCall]:
-        """List every call of the step. Reductions of whole gradients that were not sent have negative repetitions."""
+        """List every call of the step.
+
+        Reductions of whole gradients that were not sent have a negative number of repetitions.
+        """
         yield from super().list_all()
         if self._routed:
             yield from self._list_routed(self._routed)

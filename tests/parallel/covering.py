@@ -1,7 +1,7 @@
 """Greedy search for a covering array: a few cases that contain every relevant combination of settings.
 
 Most faults in a parallel engine are caused by one setting or by an interaction of two, and few by three (Kuhn et al.,
-IEEE TSE 30(6), 2004). Therefore the cases cover all pairs of values, and all tuples of the axes that the caller names.
+IEEE TSE 30(6), 2004). Therefore, the cases cover all pairs of values, and all tuples of the axes that the caller names.
 """
 
 from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ AGAIN = {"dp2-ep2": "full"}
 
 
 def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
-    """Return the operations of a step and the accepted expert choices, each summed over ranks."""
+    """Return the numbers of operations and of accepted expert choices in a step, each summed over ranks."""
     trainer = parity_worker.make_trainer(run, comm)
     with FlopCounterMode(display=False) as counter:
         trainer.backward(0)
@@ -37,7 +37,7 @@ def step(run: Run, comm: MPI.Comm) -> tuple[int, float]:
 
 
 def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
-    """Compute the operations that a dense model does not need, from the formulas and the number of accepted choices."""
+    """Compute the number of operations that a dense model does not need, from formulas and accepted choices."""
     shape, recompute = shape_of(run), run.train.recompute
     experts = shape.pop("experts")
     experts = experts._replace(kept_rows=kept_tokens / run.train.global_batch / experts.layers)

@@ -26,7 +26,7 @@ def summed_over_all_replicas() -> Patch:
 
 
 def divided_by_the_holders_only() -> Patch:
-    """Expert gradients are divided by the number of ranks that hold the expert, not by the number of all replicas."""
+    """Expert gradients are divided by the number of ranks with the expert instead of the number of all replicas."""
     start = Gradients._start
 
     def faulty(self: Gradients, piece: Piece) -> None:

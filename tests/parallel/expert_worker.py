@@ -34,7 +34,7 @@ STEPS = 1
 """Number of steps. The weights are evaluated after the last step. Longer runs with experts are in test_relayout.py."""
 NOBODY = Routed(0, 0, 0)
 KNOWN: dict[str, list[Routed]] = {}
-"""Rows that the experts of each rank sent and received in all steps, without dropping, by run (only on rank 0)."""
+"""Rows that each rank's experts sent and received in all steps of a run without dropping, by run (only on rank 0)."""
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def tell(**fields: Any) -> None:
 
 
 def steps() -> None:
-    """Compare rules that apply in some steps with rules that always apply."""
+    """Compare rules that apply only in some steps with rules that always apply."""
     codec = {"dimension": "DP", "codec": "int8:256"}
     gathers = {"dimension": "ZERO", "codec": "int8:64"}
     run = run_with(Rule(**codec, from_step=2, until_step=3), Rule(**gathers, from_step=3))
@@ -200,7 +200,10 @@ def own_gradient(step: int, piece: Piece) -> Tensor:
 
 
 def iterate(group: Group, codec: str, steps: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
-    """Sum the gradients of each step. Compare each sum with PyTorch's, and their total with the exact total."""
+    """Sum the gradients of each step.
+
+    Compare each sum with PyTorch's, and the total of all sums with the exact total.
+    """
     scheme = Scheme(algorithm="two-shot", rules=[Rule(dimension="DP", codec=codec, low_rank=RANK)])
     channel = Policy(scheme).channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     piece, reducer, oracle = make_bucket_piece(), LowRank(channel), None
@@ -237,7 +240,7 @@ STARTED = ("first", "second")
 
 
 def low_rank_sums() -> None:
-    """Compare sums with those of PyTorch's hook: without a fault, with lossy factors, and with each fault."""
+    """Compare sums with the sums of PyTorch's hook: without a fault, with lossy factors, and with each fault."""
     group = Mesh(WORLD.Dup(), Layout(dp=2), Progress(Wait.GIVE_WAY)).dp
     name = WORLD.bcast(tempfile.mkdtemp() if WORLD.rank == 0 else None)
     store = dist.FileStore(str(Path(name) / "store"), WORLD.size)
@@ -327,7 +330,7 @@ def errors_not_averaged() -> Patch:
 
 
 def weights_exchanged() -> Patch:
-    """The coefficients of the new error and of the earlier residual are exchanged in the average."""
+    """The coefficients of the new error and of the earlier residual are swapped in the average."""
     average = AveragedErrors.average
 
     def faulty(self: AveragedErrors, piece: Piece) -> None:

@@ -26,7 +26,10 @@ MORE_PLACES: list[Case] = [
     {**GPT2, **THREE, "train.overlap": False, "train.recompute": "full", "train.bucket_mb": 1e-6},
     {**GPT2, **THREE, "model.tied": False, "train.recompute": "selective"},
 ]
-"""Every mode, with settings that change the placement of a parameter or message. Only `make test-long` runs them."""
+"""Every mode, with settings that change the placement of a parameter or message.
+
+Only `make test-long` runs these cases.
+"""
 
 
 def one_process(settings: Case) -> Case:

@@ -139,7 +139,7 @@ def weight_gathered_once() -> Patch:
 
 
 def norm_counts_every_layer_of_the_grid() -> Patch:
-    """Each layer of the 2.5-D grid that holds a copy of a weight adds it to the gradient norm."""
+    """Each layer of the 2.5-D grid that holds a copy of a weight adds the gradient of the copy to the norm."""
     return patch.object(Shard, "counts_in_norm", True)
 
 

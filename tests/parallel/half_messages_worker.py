@@ -113,7 +113,7 @@ def operations() -> Iterator[dict[str, Any]]:
 
 
 def reductions() -> Iterator[dict[str, Any]]:
-    """Test reductions whose sums are rounded at other points.
+    """Test reductions whose sums are rounded at other points of the computation.
 
     The sums are computed by the MPI library, or, within a node, without the codec.
     """
@@ -290,7 +290,7 @@ def small_gradients() -> dict[str, Any]:
 
 
 def tied_copies() -> dict[str, Any]:
-    """Check the sum of a tied weight's small gradients, and that a drift of the last stage's copy is detected."""
+    """Check that small gradients of a tied weight are summed, and that drift of the last stage's copy is detected."""
     trainer = make_trainer(run("gpt2", Layout(dp=2, pp=2), precision="fp16", zero=0))
     engine = trainer.data_parallel
     reduce_small_gradients(trainer)
@@ -348,7 +348,7 @@ def codec_of(name: str) -> Codec:
 
 
 def hidden() -> Iterator[dict[str, Any]]:
-    """Check that an infinity is detected behind a codec that clamps it, in a gradient and between stages."""
+    """Check that an infinity in a gradient or between stages is detected although the codec clamps it."""
     for dimension, layout in (("DP", Layout(dp=4)), ("PP", Layout(dp=2, pp=2))):
         for fault in (False, True):
             scheme = NamedScheme(

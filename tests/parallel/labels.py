@@ -81,7 +81,7 @@ def _ranks(labels: Labels) -> int:
 
 
 def _study(labels: Labels) -> dict[str, Any]:
-    """Return a study with one run. Fields that depend on others are derived."""
+    """Return a study with one run. Fields that depend on other fields are derived."""
     setting = _setting(completed(labels))
     pp, dp = setting["layout.pp"], setting["layout.dp"]
     parts, stages = pp * setting.get("layout.chunks", 1), setting.get("layout.stages")

@@ -39,7 +39,7 @@ from hpcbench.predict.volume import count_step_bytes
 from hpcbench.train.agreement import replicas_agree
 
 CODEC, BITS = "int4:16/256:nonuniform", 4.5625
-"""The codec, and a budget that equals its size."""
+"""The codec, and a budget equal to the size of its output."""
 SIZE = get_codec(CODEC)
 MIXED = Rule(dimension="DP", codec=CODEC, mixed_bits=BITS)
 UNIFORM = Rule(dimension="DP", codec=CODEC)
@@ -59,7 +59,7 @@ def step(run: Run) -> tuple[Tensor, dict[str, list[int]]]:
 
 
 def training() -> None:
-    """Compare gradients and bytes of the first step with those of whole gradients, at each ZeRO stage."""
+    """At each ZeRO stage, compare mixed widths with a single width: errors of gradients, and bytes sent in a step."""
     for zero in (0, 1, 2, 3):
         settings = {"zero": zero, "bucket_mb": 0.05, "micro_batch": 2}
         exact, _ = step(run_with(**settings))
@@ -92,10 +92,10 @@ def sum_budgets(run: Run) -> float:
 
 
 def own_gradient(rank: int, parts: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the gradient of a rank. Its super-groups have magnitudes from 1e-4 to 1, in a random order.
+    """Return the gradient of a rank. The gradient's super-groups have magnitudes from 1e-4 to 1, in a random order.
 
-    In each piece, all ranks have the same super-groups in another order. Ranks that choose widths by their own
-    gradients then have messages of equal sizes.
+    In each piece, all ranks have the same super-groups, but in different orders. Ranks that choose widths by their own
+    gradients therefore send messages of equal size.
     """
     random = np.random.default_rng(9)
     values = random.standard_normal((parts, ELEMENTS // parts), dtype=np.float32)
@@ -108,7 +108,10 @@ def own_gradient(rank: int, parts: int) -> np.ndarray[Any, np.dtype[np.float32]]
 
 
 def choose(gradients: list[list[Any]], *, scattered: bool) -> list[list[list[int]]]:
-    """Return the super-groups with 2, 4 and 8 bits of each piece, from the pieces of all ranks: plain Python."""
+    """For each piece, return the super-groups that get 2, 4 and 8 bits, given the pieces of all ranks.
+
+    The implementation is plain Python.
+    """
     groups = len(gradients[0][0]) // SUPER_GROUP
     levels = []
     for pieces in zip(*gradients, strict=True):
@@ -138,7 +141,7 @@ def choose(gradients: list[list[Any]], *, scattered: bool) -> list[list[list[int
 
 
 def sum_by_model(group: Group, channels: list[Any], *, scattered: bool) -> Tensor:
-    """Return the sum that the reducer must return: each width by an ordinary reduction of its values."""
+    """Return the sum that the reducer must return, computed by an ordinary reduction for each width."""
     parts = 2 if scattered else 1
     pieces = [np.split(own_gradient(rank, parts) / np.float32(2), parts) for rank in range(2)]
     chosen = choose(pieces, scattered=scattered)
@@ -193,7 +196,7 @@ def compare(group: Group, channel: Channel, result: Tensor) -> float:
 
 
 def reduce(group: Group, expected: Tensor, *, scattered: bool, infinite: bool = False) -> dict[str, Any]:
-    """Sum a gradient with mixed widths, and compare the sum."""
+    """Sum a gradient with mixed widths, and compare the sum with the expected sum."""
     policy = Policy(Scheme(algorithm="two-shot", rules=[MIXED]))
     channel = policy.channel(Dimension.DP, Phase.BACKWARD, MessageKind.GRAD)
     exact = policy.channel(Dimension.EXACT, Phase.BACKWARD, MessageKind.GRAD)

@@ -205,7 +205,7 @@ def follow(fault: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 def lost(before: list[dict[str, Array]], after: list[dict[str, Array]], gradients: list[Array], used: Array) -> float:
-    """Return the relative norm of the values that a step loses: neither in its output nor in the stored errors."""
+    """Return the relative norm of the values that are neither in a step's output nor in the stored errors."""
     f8 = np.float64
     errors = ("worker_error", "server_error")
     beta = TRAIN.beta1
@@ -326,7 +326,7 @@ def warm_up() -> dict[str, Any]:
 
 
 def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, *, lr: float, factor: float) -> None:
-    """Compute a step of Adam with a frozen variance from the formula."""
+    """Compute a step of Adam with a frozen variance directly from the formula."""
     assert factor == 1.0, "nothing is clipped"
     self.updates += 1
     for part in self._decays:
@@ -338,7 +338,7 @@ def frozen_adam(self: AdamWState, master: torch.Tensor, gradient: torch.Tensor, 
 
 
 def alone(model: str) -> Any:
-    """Return the single-process weights of Adam, and of Adam whose variance is frozen after the freeze step."""
+    """Return the weights of single-process Adam, without and with a variance frozen after the freeze step."""
     trainer = make_trainer(run(model, Layout(), freeze_step=None, precision="fp64"), MPI.COMM_SELF.Dup())
     for k in range(STEPS):
         with patch.object(AdamWState, "step", frozen_adam) if k >= WARM else nullcontext():

@@ -45,8 +45,8 @@ def pairs_of(case: Labels) -> Iterator[Pair]:
 def search(pairs: dict[Pair, int], *, seed: int) -> list[Labels]:
     """Return cases that cover the pairs (AETG, doi 10.1109/32.605761), in descending order of ranks.
 
-    If both values of a pair reproduce one process up to rounding, the pair is covered by a case in which all values do
-    so.
+    If both values of a pair give the results of one process up to rounding, the pair is covered by a case in which all
+    values do.
     """
     chance, cases = Random(seed), []
     for exact in (True, False):

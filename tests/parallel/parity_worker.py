@@ -48,7 +48,7 @@ SCALE = 2.0**12
 """Scale applied to every loss. A power of two causes no rounding, and an error in unscaling changes the results."""
 
 PLANTS = {name: fault.plant for name, fault in FAULTS.items()}
-"""Faults of the suite by name. Workers of other suites replace them."""
+"""Faults of the suite by name. Workers of other suites replace these faults."""
 
 History = list[dict[str, Any]]
 
@@ -208,7 +208,7 @@ def residuals() -> dict[str, Any]:
 
 
 def overflow() -> dict[str, Any]:
-    """Run a step in which only the last part of the last stage has an infinite gradient."""
+    """Run a step in which only the last part of the last stage has an infinite value in its gradient."""
     trainer = make_trainer(run_of({**WHOLE, "train.zero": 0}), WORLD)
     mesh = trainer.mesh
     trainer.backward(0)

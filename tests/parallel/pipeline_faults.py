@@ -35,7 +35,7 @@ def chunk_gradient_dropped() -> Patch:
 
 
 def other_micro_batch() -> Patch:
-    """A gradient is sent to the neighbor of its micro-batch."""
+    """A gradient is sent as that of a neighboring micro-batch."""
     send = Pipeline._send
 
     def faulty(self: Pipeline, x: Tensor, i: int, boundary: int, *, forward: bool) -> None:

@@ -30,7 +30,7 @@ CORPUS = shared_text.corpus()
 
 
 def train(case: Case, comm: MPI.Comm) -> dict[str, object]:
-    """Return losses, gradients and weights after each step on rank 0, and the sent and saved elements."""
+    """Return losses, gradients and weights after each step on rank 0, and the numbers of sent and saved elements."""
     trainer = Trainer(case.run, comm, Progress(Wait.GIVE_WAY, background=True), CORPUS)
     history = []
     for k in range(STEPS):

@@ -13,6 +13,6 @@ def count_published_bytes(stage: int, ranks: int) -> Fraction:
 def count_link_bytes(
     stage: int, lengths: Sequence[int], ranks: int, *, master: int, micro_batches: int
 ) -> tuple[int, int]:
-    """Return the number of bytes per step on the host link with offload: gradients down, weights up."""
+    """Return the bytes per step on the host link with offload: gradients to the host, and weights to the device."""
     piece = sum(lengths) // ranks if stage else sum(lengths)
     return piece * master * (micro_batches if stage >= 2 else 1), piece * master

@@ -182,7 +182,7 @@ def faulty_pair(name: str) -> tuple[Comparison, Comparison]:
 
 
 def faulty_rows() -> Iterator[Comparison]:
-    """Yield each run without a fault, and with its planted fault."""
+    """Yield each run twice: without a fault, and with its planted fault."""
     pairs = [faulty_pair(name) for name in FAULTY]
     yield from {right.name: right for right, _ in pairs}.values()
     for _, wrong in pairs:

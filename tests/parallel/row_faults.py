@@ -91,7 +91,7 @@ def rows_not_averaged() -> Patch:
 
 
 def border_rows_to_one_owner() -> Patch:
-    """A row that spans two pieces is sent only to the owner of its end."""
+    """A row that spans two pieces is sent only to the rank that owns the end of the row."""
     within = reduction._within
 
     def faulty(index: Index, run: range) -> tuple[int, int]:
@@ -136,7 +136,7 @@ def decides_by_its_own_times() -> Patch:
 
 
 def alternating() -> Patch:
-    """No fault: the shorter of rows and the whole gradient is sent."""
+    """No fault: either rows or the whole gradient is sent, whichever is shorter."""
     return patch.object(Ways, "shorter_by_rows", lambda self, counts: sum(map(sum, counts)) % 2 == 0)
 
 

@@ -162,7 +162,10 @@ def conserved() -> None:
 
 
 def planted_times(kind: str, rank: int) -> list[float]:
-    """Return seconds for the whole gradient, and for rows at each density. The values differ between ranks."""
+    """Return the times in seconds of sending the whole gradient, and of sending rows at each density.
+
+    The values differ between ranks.
+    """
     if kind == "rows quick":
         return [1.0 + rank, 0.1, 0.2, 0.3, 0.4]
     if kind == "rows slow":
@@ -180,7 +183,7 @@ TIMED: tuple[tuple[str, int, str | None, row_cases.Case], ...] = (
 
 
 def switched() -> None:
-    """Print the ranks' switch points and choices if their measured times differ, and a real measurement."""
+    """Print the ranks' switch points and choices if their measured times differ, and those of a real measurement."""
     comm = parity_worker.WORLD.Split(int(parity_worker.WORLD.rank >= 4), parity_worker.WORLD.rank)
     if parity_worker.WORLD.rank >= 4:
         return

@@ -1,4 +1,4 @@
-"""Worker that prints JSON lines: the traffic of four ranks with each setting, and with schemes with limits."""
+"""Worker that prints the traffic of four ranks as JSON lines, for each setting and for schemes with limits."""
 
 import json
 from typing import Any

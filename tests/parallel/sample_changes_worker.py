@@ -1,7 +1,7 @@
-"""Worker that trains pipelines with changes of activations per sample, and prints a JSON line for each case and fault.
+"""Worker that trains pipelines whose messages are per-sample changes of activations, and prints JSON lines.
 
-Each line compares the messages of a rank with a plain model of the recursion, which receives only the activations
-before they are sent.
+For each case and fault, a line compares the messages of a rank with a plain model of the recursion, which receives only
+the activations before they are sent.
 """
 
 import json
@@ -164,7 +164,7 @@ def sender_not_updated() -> Patch:
 
 
 def exact_values_kept() -> Patch:
-    """The sender keeps the exact activations instead of the decoded ones."""
+    """The sender keeps the exact activations instead of the decoded activations."""
     subtract = SampleChanges.subtract
 
     def faulty(self: SampleChanges, x: Tensor, boundary: int, samples: Sequence[int]) -> Any:

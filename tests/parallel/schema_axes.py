@@ -1,7 +1,7 @@
 """Axes for the study settings that affect training, and the reasons for omitting other settings.
 
 An axis value sets one field of the schema, or several fields that depend on each other. If a field has only a few
-values, they come from the schema. test_pairs.py fails if a field or value of the schema is not listed here.
+values, the axis takes them from the schema. test_pairs.py fails if a field or value of the schema is not listed here.
 """
 
 import types

@@ -85,7 +85,7 @@ def tell(**answer: Any) -> None:
 
 
 def same_bits() -> None:
-    """Compare BSP with collectives, and compare SSP, with a bound of 0, with BSP. Results must be bitwise identical."""
+    """Compare BSP with collectives, and zero-bound SSP with BSP. Results must be bitwise identical."""
     runs = {
         "all-reduce": run("all-reduce", eval_every=3),
         "bsp": run("bsp", eval_every=3),

@@ -1,4 +1,4 @@
-"""Worker that compares models of architectures other than GPT with one process.
+"""Worker that compares distributed models of architectures other than GPT with single-process models.
 
 The worker prints one JSON line per case.
 """

@@ -144,12 +144,12 @@ def _both(*patches: Any) -> Iterator[None]:
 
 
 def version_off_by_one() -> object:
-    """After a resume, each stashed version is replaced by the previous one."""
+    """After a resume, each stashed version is replaced by the previous version."""
     return _stashes(lambda entry, delay: entry["values" if delay == 1 else f"delay {delay - 1}"])
 
 
 def versions_lost() -> object:
-    """After a resume, all versions equal the newest one."""
+    """After a resume, all versions equal the newest version."""
     return _stashes(lambda entry, delay: entry["values"])
 
 

@@ -47,7 +47,7 @@ from hpcbench.parallel import buffers, flat
 Launch = tuple[str, frozenset[int]]
 """A communicator and the world ranks that take part in an operation."""
 STALLED_S = 60
-"""Seconds after which operations that cannot run are an error."""
+"""Timeout in seconds, after which operations that cannot run cause an error."""
 
 
 class RankModel(Model):
@@ -80,7 +80,7 @@ class RankModel(Model):
 
 
 class HostEvent(StrictEvent):
-    """An event that the host may wait for. The model records the location of each wait."""
+    """An event for which the host may wait. The model records the source line of each wait."""
 
     model: RankModel
 

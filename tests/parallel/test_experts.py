@@ -1,4 +1,4 @@
-"""Tests that models with experts match one process (as in test_parity.py), and of the bytes that each rank sends."""
+"""Tests that models with experts match one process, as in test_parity.py, and send the expected number of bytes."""
 
 from itertools import combinations
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Tests that training gives the same results on GPUs as on the CPU, and that only wire bytes pass through the host.
 
-The tests run on an emulated device everywhere. ``pytest -m gpu tests/parallel`` runs them on a real GPU.
+The tests run on an emulated device on any machine. ``pytest -m gpu tests/parallel`` runs the tests on a real GPU.
 """
 
 from pathlib import Path

@@ -113,9 +113,9 @@ def test_the_iteration_recovers_from_a_step_without_gradients(reports):
 
 
 def test_the_engine_averages_errors_and_sets_them_to_zero(reports):
-    """In the first step, residuals are 0.2 times those of plain feedback.
+    """In the first step, residuals are 0.2 times the residuals of plain feedback.
 
-    A reset after two updates changes those of step 3.
+    A reset after two updates changes the residuals of step 3.
     """
     assert len(reports["averaged"]) == 8, "two ranks, four ZeRO stages"
     for result in reports["averaged"]:

@@ -1,4 +1,4 @@
-"""Tests that models on tensor grids match one process (as in test_parity.py), and of the bytes of each mode."""
+"""Tests that models on tensor grids match one process, as in test_parity.py, with the expected bytes in each mode."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ def test_the_losses_weights_and_counters_are_those_over_mpi(mpi_results: Any, ra
 def test_the_bytes_are_those_of_the_model(mpi_results: Any, ranks: int) -> None:
     """All ranks together send the predicted number of bytes.
 
-    The bytes of single ranks differ, because pieces of a vector differ in size by a block of the codec.
+    Ranks send different numbers of bytes, because the pieces of a vector differ in size by one codec block.
     """
     for result in mpi_results(ranks, WORKER, "main"):
         sent, predicted = (sum_channels(rank[name] for rank in result["ranks"]) for name in ("sent", "predicted"))

@@ -14,7 +14,7 @@ WEIGHTS = 1e-9
 Adam divides gradients that consist of rounding errors by their own size.
 """
 SINGLE = 1e-6
-"""A few roundings in fp32. NumPy and PyTorch add and divide in different orders."""
+"""Tolerance for a few roundings in fp32. NumPy and PyTorch add and divide in different orders."""
 
 
 @pytest.fixture

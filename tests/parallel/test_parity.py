@@ -29,8 +29,9 @@ TIERS = {suite: Tiers(list(SUITES[suite]())) for suite in ("grid", "bit_equal", 
 PAGE = Path(__file__).parents[2] / "docs/reference/planted-faults.md"
 
 TOLERANCE = 1e-12
-"""Tolerance of loss, norm and gradients, relative to the norm of the reference. It covers sums with a few thousand
-roundings of 1e-16.
+"""Tolerance of loss, norm and gradients, relative to the norm of the reference.
+
+The tolerance covers sums with a few thousand roundings of 1e-16.
 """
 
 WEIGHT_TOLERANCE = 1e-9

@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("pipeline_worker.py")
 RANKS = 4
 
 TOLERANCE = 1e-12
-"""Tolerance relative to the norm of the reference. It covers sums with a few thousand roundings of 1e-16."""
+"""Tolerance relative to the norm of the reference, for sums with a few thousand roundings of 1e-16."""
 
 EACH = pytest.mark.parametrize("case", GRID, ids=lambda case: case.name)
 

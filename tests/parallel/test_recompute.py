@@ -17,7 +17,7 @@ H, A = NEOX.hidden, NEOX.heads
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Use one thread, because more threads do not speed up such small tensors."""
+    """Use one thread, because more threads do not speed up operations on such small tensors."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -18,7 +18,7 @@ def reports(mpi_results):
 
 @pytest.fixture
 def limited(reports):
-    """Return a function that returns the rows of a scheme with limits by channel, given scheme, dp and pp."""
+    """Return a function of scheme, dp and pp that returns the rows of a scheme with limits, keyed by channel."""
 
     def of(scheme, dp, pp):
         (rows,) = (line["rows"] for line in reports if line.get("case") == [scheme, dp, pp])

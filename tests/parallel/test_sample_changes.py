@@ -1,4 +1,4 @@
-"""Tests of changes of activations per sample between pipeline stages, compared with a plain model of the recursion."""
+"""Tests of per-sample activation changes between pipeline stages, compared with a plain model of the recursion."""
 
 from pathlib import Path
 

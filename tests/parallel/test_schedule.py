@@ -92,7 +92,7 @@ def test_chunks_in_the_wrong_order_are_a_deadlock():
             yield action._replace(chunk=chunks - 1 - action.chunk)
 
     def uneven(stage, stages, microbatches, chunks):
-        """Return a schedule whose last stage receives a gradient before it sends the gradient's input."""
+        """Return a schedule whose last stage runs its actions in reverse order."""
         actions = list(one_f_one_b(stage, stages, microbatches, chunks))
         yield from reversed(actions) if stage else actions
 

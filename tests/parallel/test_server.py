@@ -19,7 +19,7 @@ WORKERS, STEPS = 3, 6
 
 
 def lead(trace):
-    """Return the largest lead over the slowest worker that any worker has when it reads, from a shard's trace."""
+    """Given a shard's trace, return the largest lead over the slowest worker that any worker has when it reads."""
     clocks, most = [0] * WORKERS, 0
     for what, worker, clock, _, _ in trace:
         if what == "pull":

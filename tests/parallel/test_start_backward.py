@@ -28,7 +28,7 @@ def test_gradients_have_the_bits_of_pytorchs_backward(dtype: torch.dtype) -> Non
 
 
 def imported_by(call: str) -> list[str]:
-    """Return the slow modules that a separate interpreter imports for a call on `y` and `g`."""
+    """Return the slow modules that a separate interpreter imports when it calls a function on `y` and `g`."""
     code = (
         "import sys, torch\n"
         "from hpcbench.parallel.start_backward import start_backward\n"

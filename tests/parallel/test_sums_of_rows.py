@@ -1,4 +1,4 @@
-"""Tests of gradients sent as rows, with cases computed by hand: touched rows, switch density, and bitwise sums."""
+"""Tests of gradients sent as rows, with cases computed by hand: touched rows, switch density, and bits of sums."""
 
 import numpy as np
 import pytest

@@ -110,7 +110,7 @@ def test_a_rule_for_tp_holds_for_sequence_parallelism_until_one_for_sp():
 
 @pytest.mark.parametrize("limit", [100, 220, 400, 1000])
 def test_ranks_with_unequal_parts_cut_the_same_buckets(limit):
-    """If buckets differed within a tensor group, calls would differ: wrong random seeds, or a deadlock."""
+    """If buckets differed within a tensor group, so would calls, causing wrong random seeds or a deadlock."""
     shapes = {"table": (7, 4), "norm": (4,), "up": (8, 4), "bias": (4,), "head": (7, 4)}
 
     def cut(rank: int) -> list[list[str]]:

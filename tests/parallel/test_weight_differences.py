@@ -35,7 +35,7 @@ def test_differences_have_the_bytes_of_weights_and_a_fraction_of_the_error(repor
 
 
 def assert_follows_model(results):
-    """Weights have the bits of the recursion, are identical on both replicas, and do not drift from the masters."""
+    """Weights match the recursion bitwise, are identical on both replicas, and do not drift from the masters."""
     assert len(results) == 2 and len({result["digest"] for result in results}) == 1
     for result in results:
         assert result["same"]

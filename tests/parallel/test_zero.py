@@ -22,7 +22,7 @@ TOLERANCE = 1e-12
 WEIGHT_TOLERANCE = 1e-9
 """Tolerance for weights.
 
-Adam divides gradients that consist of rounding errors by their own size (see `test_parity`).
+Tolerance for Adam, which divides gradients that consist of rounding errors by their own size (see `test_parity`).
 """
 
 

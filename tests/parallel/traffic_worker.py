@@ -1,6 +1,6 @@
 """Worker that trains random runs.
 
-Prints one JSON line per case: the log's numbers, and each rank's counts by channel.
+The worker prints one JSON line per case: the log's numbers, and each rank's counts by channel.
 """
 
 import io

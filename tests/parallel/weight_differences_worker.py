@@ -114,7 +114,7 @@ def reference_not_updated() -> Patch:
 
 
 def exact_at_the_owner() -> Patch:
-    """The owner adds its exact difference, so other replicas have other weights."""
+    """The owner adds its exact difference, so its weights differ from those of the other replicas."""
     subtract, add = differences.subtract, differences.add
     exact_changes: dict[int, Tensor] = {}
 

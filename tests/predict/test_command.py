@@ -161,7 +161,7 @@ def test_numbers_of_an_axis_do_not_cover_each_other(tmp_path: Path, scale: int) 
 
 
 def measure(figure: Any) -> list[tuple[str, Any]]:
-    """Return each axis label that is a number with its box in pixels, including a margin as wide as a space."""
+    """Return each numeric axis label with its bounding box in pixels, including a margin as wide as a space."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(figure).get_renderer()

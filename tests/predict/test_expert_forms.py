@@ -42,7 +42,7 @@ SIZES = {"layers": 4, "hidden": H, "vocab": 256, "seq_len": 64}
 
 
 def beyond_dense(shape, recompute="none"):
-    """Return the needed and executed operations of a sample's forward pass, minus the operations of a dense model."""
+    """Return how many operations a sample's forward pass needs and executes, in addition to those of a dense model."""
     executed = {**SIZES, "recompute": recompute}
     return (
         (flops.count_model_flops(**SIZES, experts=shape) - flops.count_model_flops(**SIZES)) / 3,
@@ -72,7 +72,7 @@ def beyond_dense(shape, recompute="none"):
     ],
 )
 def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed, executed, routers):
-    """The experts' MLPs replace the dense one, which processes 64 tokens."""
+    """The MLPs of the experts replace the dense MLP, which processes 64 tokens."""
     shape = describe_experts(MODEL.changed(experts=EXPERTS.changed(**changes)), TRAIN, layout)
     router = 2 * 64 * 8 * H
     assert beyond_dense(shape) == pytest.approx(
@@ -81,7 +81,7 @@ def test_rows_that_are_needed_and_rows_that_are_executed(layout, changes, needed
 
 
 def test_tokens_that_were_dropped_are_not_needed():
-    """100 of 128 rows were kept. Ranks that exchange rows compute all slots nevertheless."""
+    """100 of 128 rows were kept. However, ranks that exchange rows compute all slots."""
     wide = EXPERTS.changed(capacity=1.25, every=2)
     for layout, executed in ((Layout(dp=4, ep=4), 160), (Layout(dp=4), 100)):
         shape = describe_experts(MODEL.changed(experts=wide), TRAIN, layout)._replace(kept_rows=100.0)
@@ -123,8 +123,10 @@ def test_bytes_without_drops_are_those_of_the_counts():
 
 
 def test_gradients_of_experts_are_summed_where_they_are_held():
-    """If the experts are divided over all ranks, each expert is on one rank. If they are divided over half of the
-    ranks, each expert is on two ranks."""
+    """If the experts are divided over all ranks, each expert is on one rank.
+
+    If the experts are divided over half of the ranks, each expert is on two ranks.
+    """
     train = TRAIN.changed(zero=0)
     dense = volume.count_step_bytes(DENSE, train, Layout(dp=4), 0)["DP", "BACKWARD", "GRAD"]
     alone = volume.count_step_bytes(MODEL, train, Layout(dp=4, ep=4), 0)["DP", "BACKWARD", "GRAD"]

@@ -1,4 +1,4 @@
-"""Tests of the model of a run: its parts, limits and refusals."""
+"""Tests of the performance model of a run: its parts, its limits, and runs that it refuses."""
 
 import math
 from dataclasses import replace
@@ -107,7 +107,7 @@ def test_a_faster_network_never_slows_a_step() -> None:
 def test_compression_wins_on_a_slow_network_and_loses_on_a_fast_one() -> None:
     """The closed-form break-even bandwidth is between the two bandwidths.
 
-    The text states on which side the machine is.
+    The text states on which side of the break-even bandwidth the machine is.
     """
     layout = Layout(dp=16)
     pair = [
@@ -164,7 +164,7 @@ def test_activations_are_as_published() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_that_share_positions_share_activations_and_attention(way: Literal["ring", "rsa", "ulysses"]) -> None:
-    """Each of four ranks stores and computes a fourth of a long sample.
+    """Each of four ranks stores and computes a quarter of a long sample.
 
     The network is slow, so that message times are visible.
     """

@@ -1,4 +1,4 @@
-"""Tests of predictions for other training programs: options, memory, many GPUs, and the table of devices."""
+"""Tests of predictions for other training programs: options, memory, many GPUs, and the device table."""
 
 import math
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_a_shard_of_one_node_gathers_within_it() -> None:
 
 
 def test_what_a_program_assumes_is_its_basis() -> None:
-    """The bytes of MaxText's activations have no source, whereas those of NeMo's states have one.
+    """The bytes of NeMo's states have a source, but the bytes of MaxText's activations do not.
 
     Without a fitted slowdown, a prediction is less certain.
     """

@@ -30,7 +30,7 @@ def runs(i, j):
 
 
 def every_cut(chain, setting):
-    """Return the shortest time over all divisions of layers and units at each level, from the formulas alone."""
+    """Return the shortest time over all divisions of layers and units at each level, using only the formulas."""
     layers = chain.layers
 
     def message(j, link):
@@ -106,7 +106,7 @@ def test_no_cut_is_better_than_the_one_found(block):
 
 
 def test_a_cut_fits_the_memory_just_where_the_reach_says():
-    """For about half of the chains, no division fits. The others are divided optimally."""
+    """For about half of the chains, no division fits. The other chains are divided optimally."""
     impossible = 0
     for number in range(300, 360):
         chain, setting = drawn(number)

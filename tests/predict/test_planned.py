@@ -27,7 +27,7 @@ N = 1 << 13
 
 
 def of_pairs() -> core_costs.CoreCosts:
-    """Links with 1 ms and 1 ns per byte. Planned calls take `CALL_S` longer."""
+    """Links with a latency of 1 ms and 1 ns per byte. Planned calls take `CALL_S` longer."""
     message = ((1024.0, 1e-3), (float(1 << 20), 2e-3))
     calls = {"send": {(2, False): message, (2, True): message}}
     return core_costs.CoreCosts(calls, call_s=CALL_S, part_s=0.0, plan_factor=1.0)

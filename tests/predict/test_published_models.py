@@ -45,7 +45,7 @@ def test_the_published_number_of_parameters(name: str) -> None:
 
 
 def test_gpt_neox_20b() -> None:
-    """arXiv 2204.06745, table 1; there the vocabulary is padded to 50432."""
+    """arXiv 2204.06745, table 1, where the vocabulary is padded to 50432."""
     assert count_parameters(load("gpt-neox-20b").changed(vocab=50432)) == 20_554_567_680
 
 

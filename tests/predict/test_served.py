@@ -28,7 +28,10 @@ def machine():
 
 
 def by_clocks(turns, bound, steps):
-    """Simulate update times in seconds. A worker begins a turn if the slowest one is at most `bound` turns behind."""
+    """Simulate update times in seconds.
+
+    A worker begins a turn if the slowest worker is at most `bound` turns behind.
+    """
     ends = [[0.0] for _ in turns]
     for clock in range(steps):
         needed = clock - bound

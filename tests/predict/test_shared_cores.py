@@ -37,7 +37,7 @@ SIZES = (1 << 10, 1 << 18, 1 << 20, 1 << 22)
 def between_work() -> list[dict[str, Any]]:
     """Return a table in which a call adds 1 ms and 1 ns per byte.
 
-    These values are for a pair within a node. They are doubled between nodes, and tripled for all ranks.
+    These values are for a pair within a node. Values are doubled between nodes, and tripled for all ranks.
     """
     rows = []
     for operation in ("send", "all-reduce", "reduce-scatter", "all-gather"):

@@ -1,4 +1,4 @@
-"""Tests of the discrete-event simulation against closed forms and, without a network, schedule times."""
+"""Tests of the discrete-event simulation against closed forms and, without a network, against schedule times."""
 
 import pytest
 from schedule_oracle import simulate
@@ -40,7 +40,7 @@ def test_a_schedule_takes_as_long_as_its_dependences_say(
 
 
 def test_two_flows_share_a_network_and_one_has_it_alone() -> None:
-    """Work of 4 s and 2 s runs at half speed for 4 s, until the shorter one ends. The remaining work takes 2 s."""
+    """Work of 4 s and 2 s runs at half speed for 4 s, until the shorter work ends. The remaining work takes 2 s."""
     programs = [[BlockingTransfer(0.0, 4.0, "a")], [BlockingTransfer(0.0, 2.0, "b")]]
     shared, apart = Simulation(programs, [0, 0]), Simulation(programs, [0, 1])
     assert shared.run() == pytest.approx(6.0)

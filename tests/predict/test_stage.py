@@ -127,7 +127,7 @@ def of_program(program: TrainingProgram, **changes: object) -> Workload:
 def test_products_are_made_in_pieces_where_messages_move_beside_them(word: str, out: int, into: int) -> None:
     """Only products whose rows are exchanged are divided into pieces.
 
-    In a column-parallel layer, this is the product of the forward pass.
+    In a column-parallel layer, only the product of the forward pass is divided.
     """
     together = replace(MEGATRON_CORE, overlaps_tensor="backward")
     total, pieces, alone = (

@@ -30,7 +30,7 @@ def summed(x: Tensor) -> Tensor:
 
 
 def averaged(_: Tensor) -> Tensor:
-    """Return the average over the ranks of parameters that are identical on all ranks."""
+    """Average parameters over the ranks, although they are identical on all ranks."""
     x = values(99)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
     return x
@@ -43,7 +43,7 @@ def counted(_: Tensor) -> Tensor:
 
 
 def smoothed(x: Tensor) -> Tensor:
-    """Return the sum over the ranks of an exponential moving average of parameters, computed after the step."""
+    """After the step, sum an exponential moving average of the parameters over the ranks."""
     shadow = x * 0.999 + 0.001
     with torch.no_grad():
         return summed(shadow)
@@ -140,7 +140,7 @@ def pipeline_of_shards() -> None:
 
 
 def sums() -> dict[str, Any]:
-    """Return the largest difference of each sum from the exact result, and how its calls were executed."""
+    """Return, for each sum, the largest difference from the exact result, and how the calls were executed."""
     asked, report = settings("int8:256"), {}
     x = values(dist.get_rank())
     for name, work in {**EXACT, **LOSSY}.items():

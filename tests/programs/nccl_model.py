@@ -27,7 +27,7 @@ class Made:
 
 @dataclass
 class Handle:
-    """A handle for a collective or operation. `wait` makes the current stream wait for it."""
+    """A handle for a collective or operation. `wait` makes the current stream wait for the operation."""
 
     event: Event
     result: Any = None
@@ -92,7 +92,7 @@ class RankGroup:
 
 
 def receive(rank: int, everyone: dict[int, Made]) -> None:
-    """Copy the data that all ranks have sent into the memory of one rank."""
+    """Copy the data sent by all ranks into the memory of one rank."""
     collective, at = everyone[rank], 0
     for peer in range(len(everyone)):
         other = everyone[peer]

@@ -1,6 +1,6 @@
-"""Ranks that die, exit, stall, fail, disagree, or call in a different order. Each fault has its own pair of ranks.
+"""Ranks that die, exit, stall, fail, disagree, or make calls in a different order.
 
-The ranks are forked from one process.
+Each fault has its own pair of ranks. The ranks are forked from one process.
 """
 
 import faulthandler
@@ -165,9 +165,10 @@ WAIT_FOR_TIMEOUT = ("stalls", "disagrees")
 
 
 def connect(rank: int, listener: socket.socket) -> dist.Store:
-    """Create a store like torchrun's. All threads of a rank share one connection, and a waiting thread blocks it.
+    """Create a store like torchrun's. All threads of a rank share one connection, which a waiting thread blocks.
 
-    Rank 0 serves the store. Its socket listens before any rank starts, so every rank has the port in advance.
+    Rank 0 serves the store. The socket of the store listens before any rank starts, so every rank has the port in
+    advance.
     """
     port, timeout = listener.getsockname()[1], timedelta(seconds=PATIENCE_S)
     if rank == 0:

@@ -1,6 +1,6 @@
 """A strict model of CUDA streams, PyTorch's caching allocator and NCCL, with all ranks in one thread.
 
-Streams, events and the order of accesses are those of `streams` (tests/comm). Each PyTorch operation on a tensor of the
+Streams, events and the order of accesses come from `streams` (tests/comm). Each PyTorch operation on a tensor of the
 model is queued on the current stream and runs later. The model raises `StreamError`, which names both conflicting
 calls, if
 

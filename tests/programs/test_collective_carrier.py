@@ -1,4 +1,4 @@
-"""Tests of plans executed with whole gloo collectives: bits as in the plan executor, bytes, and replicas."""
+"""Tests of plans executed with whole gloo collectives: bitwise equal results, sent bytes, and replicas."""
 
 import sys
 from itertools import pairwise

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Use a temporary directory for the extension that DeepSpeed compiles.
 
-    If it were compiled in the home directory, a killed compilation would block all later ones.
+    If the extension were compiled in the home directory, a killed compilation would block all later ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))

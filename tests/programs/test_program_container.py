@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
 
 
 def script(directory: Path, kind: str, start: str = "rank", nodes: int = 1) -> tuple[list[str], list[str]]:
-    """Return the launcher's arguments, and the arguments between those and the rank's command."""
+    """Return the launcher's arguments, and the arguments between them and the rank's command."""
     (directory / "at").mkdir(exist_ok=True)
     program = {**STUDY["program"], "start": start, "directory": "at"}
     path = directory / "s.yaml"

@@ -1,4 +1,4 @@
-"""Tests of `hpcbench run`: invalid input gives a one-line error, and a program without output is not a success.
+"""Tests of `hpcbench run`: invalid input gives a one-line error, and a program without output does not succeed.
 
 test_session.py runs real programs.
 """

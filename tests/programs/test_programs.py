@@ -1,4 +1,7 @@
-"""Tests of unmodified PyTorch programs on four ranks: plain, intercepted, and with codecs. All share one launch."""
+"""Tests of unmodified PyTorch programs on four ranks: plain, intercepted, and with codecs.
+
+All tests share one launch.
+"""
 
 import math
 from typing import Any

@@ -36,7 +36,7 @@ SEEDS = range(4)
 
 
 class Ranks:
-    """The streamed groups of all ranks on one model."""
+    """Simulated ranks with one streamed group each, all on the same model of streams and NCCL."""
 
     def __init__(self, codec: str = "int8:256", ranks: int = RANKS, *, feedback: bool = False) -> None:
         self.model, self.size = Model(), ranks

@@ -1,4 +1,4 @@
-"""Tests of unmodified programs whose groups report NCCL, which use the carrier of whole collectives over gloo."""
+"""Tests of unmodified programs whose groups report the backend NCCL, and for which whole gloo collectives are used."""
 
 import json
 import math

@@ -48,7 +48,7 @@ class Timed:
         self.now, self.calls = 0.0, 0
 
     def call(self, *seconds: float) -> Callable[[], Any]:
-        """Return a call that takes the given times in turn."""
+        """Return a call whose successive runs take the given times."""
         left = list(seconds)
 
         def begin() -> Any:

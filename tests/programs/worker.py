@@ -2,7 +2,8 @@
 
     python worker.py OUT [TRIES]
 
-The worker writes ranks.json and faults.json into the directory OUT. With TRIES, it runs only the faults, TRIES times.
+The worker writes ranks.json and faults.json into the directory OUT. With TRIES, the worker runs only the faults, TRIES
+times.
 """
 
 import hashlib
@@ -166,7 +167,7 @@ def exchange() -> dict[str, Any]:
 
 
 def feedback(*, lost: bool) -> float:
-    """Return the error of the mean of many sums, all of the same values, with the sign codec.
+    """Return the error of the mean of many sums of the same values, with the sign codec.
 
     The error decreases only if residuals are kept.
     """

@@ -45,9 +45,10 @@ class Planted:
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the scheme, which then uses the MPI library's own collectives."""
     exposed: float = 0.2
-    """Fraction of each step in which ranks wait for messages.
+    """Fraction of each step that ranks spend waiting for messages.
 
-    Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of it.
+    Hidden message time is half as long as this waiting time. Encoding and decoding each take a tenth of the waiting
+    time.
     """
     hosts: dict[str, float] = field(default_factory=dict)
     """Factor for the computing time on each host. The ranks are divided evenly among the hosts.
@@ -237,7 +238,7 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 
 def write_marker(directory: Path, job: str, status: int) -> None:
-    """Write the status file of a run that ended. Each job has its own hour."""
+    """Write the status file of a run that ended. Each job runs in a different hour."""
     start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
     end = start + timedelta(minutes=1)
     span = f"{start.isoformat()}Z", f"{end.isoformat()}Z"

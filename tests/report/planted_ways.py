@@ -27,7 +27,7 @@ class Run:
     seconds: float = 1.0
     """Time of each step in seconds."""
     losses: Sequence[float] = (5.0, 4.0, 3.0, 2.0)
-    """Training losses of its steps."""
+    """Training losses of the run's steps."""
     valid: Mapping[int, float] = field(default_factory=dict)
     """Validation losses by step."""
     state: str = "completed"
@@ -81,7 +81,7 @@ def _result(run: Run) -> RunResult:
 
 
 def planted(runs: Sequence[Run], *, margin: float = 0.0) -> tuple[Submission, list[Cell]]:
-    """Return the comparison of a submission with these runs."""
+    """Return the comparison for a submission that consists of these runs."""
     plan = RunPlan(study="ways", site="local", baseline={"scheme": "baseline"}, jobs=[], runs=[])
     plan = plan.model_copy(update={"criteria": plan.criteria.model_copy(update={"loss_margin": margin})})
     results = list(map(_result, runs))

@@ -1,4 +1,7 @@
-"""Tests of single logs of hpcbench and of other frameworks. Their content is shown, and nothing is compared."""
+"""Tests of single logs of hpcbench and of other frameworks.
+
+The report shows the content of a log, and compares nothing.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of bundles: the report is unchanged, names are replaced on request, and hostile archives do no harm."""
+"""Tests of bundles: the report is unchanged, names are replaced on request, and hostile archives cause no harm."""
 
 import io
 import json
@@ -136,7 +136,7 @@ def test_names_that_are_words_of_the_files_stay_where_they_are_words() -> None:
 
 
 def test_no_scheduler_is_asked_of_a_bundle(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job IDs in a bundle are those of another machine."""
+    """The job IDs in a bundle were assigned on another machine."""
     plan = json.loads((root / "submission.json").read_text())
     (root / "submission.json").write_text(json.dumps({**plan, "scheduler": "slurm"}))
     (root / "runs" / "r1-baseline" / "status.json").unlink()

@@ -24,7 +24,7 @@ TRAFFIC, END = (next(i for i, line in enumerate(LINES, 1) if f'"{name}"' in line
 
 
 def notes(tmp_path: Path, line: int, old: str, new: str) -> list[str]:
-    """Return the notes on a log after a change in one of its lines."""
+    """Return the notes on a log in which one line was changed."""
     assert old in LINES[line - 1], f"{old!r} is not in {LINES[line - 1]!r}"
     lines = [*LINES[: line - 1], LINES[line - 1].replace(old, new), *LINES[line:]]
     path = tmp_path / "log.txt"
@@ -123,7 +123,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:
-    """Return the notes on a log that states one recomputation setting, with the FLOPs of another."""
+    """Return the notes on a log that states one recomputation setting, but contains the FLOPs of another."""
     hardware = flops.count_hardware_flops(**SHAPE, recompute=follows)
     facts = {
         "hardware_flops_per_sample": hardware,

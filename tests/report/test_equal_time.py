@@ -1,4 +1,4 @@
-"""Tests of losses at equal wall-clock time, computed by hand."""
+"""Tests of losses at equal wall-clock time, compared with values computed by hand."""
 
 import math
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ MARGIN = 0.01
 
 
 def share(pairs: int) -> float:
-    """Return the fraction for which a comparison of `pairs` pairs is tested at the whole significance level."""
+    """Return the fraction for which a comparison of `pairs` pairs is tested at the full significance level."""
     return LEVEL / compute_level_part(pairs)
 
 
@@ -111,7 +111,7 @@ def test_the_same_pairs_show_less_with_a_smaller_share() -> None:
 
 
 def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
-    """Otherwise, each report after more repeats would increase the probability of a false finding."""
+    """Using the same part each time would increase the probability of a false finding with each report."""
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
     assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
@@ -120,7 +120,7 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
 def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
     """A single comparison is significant according to its interval.
 
-    In a family with inconclusive comparisons, it is no longer significant.
+    In a family with inconclusive comparisons, the same comparison is no longer significant.
     """
     pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
     alone = compare_speeds({"a": pairs}, MARGIN)["a"]
@@ -170,7 +170,7 @@ def test_the_worst_pair_is_held_against_the_margin() -> None:
 
 @dataclass
 class Rates:
-    """Return fractions of the simulated studies, and of their schemes."""
+    """Fractions of the simulated studies, and of their schemes."""
 
     false_any: float
     false_speed: float
@@ -235,7 +235,7 @@ BOUND = 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
 )
 @pytest.mark.parametrize("pairs", [3, 8])
 def test_at_most_one_study_in_twenty_has_a_false_finding(effects: list[tuple[float, float]], pairs: int) -> None:
-    """The level covers speed and loss of all schemes together."""
+    """The significance level covers the speed and loss of all schemes together."""
     assert simulate(effects, pairs).false_any <= BOUND
 
 
@@ -268,7 +268,7 @@ def test_faults_make_false_findings(
     fault: Callable[..., object],
     effect: tuple[float, float],
 ) -> None:
-    """Other procedures exceed the bounds above."""
+    """Other procedures exceed the bounds of the preceding tests."""
     monkeypatch.setattr(where, name, fault)
     assert simulate([effect] * 6, 3).false_any > 1.5 * BOUND
 

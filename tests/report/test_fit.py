@@ -8,7 +8,7 @@ from hpcbench.present.rich_text import write
 
 
 def table(widths: list[int], groups: list[int]) -> Table:
-    """Return columns of figures with these widths, after a name of four letters."""
+    """Return columns of numbers with these widths, after a column with a name of four letters."""
     columns = (Column("name", "name", text=True), *(Column(f"c{i}", "x", group=g) for i, g in enumerate(groups)))
     return Table("t", "", columns, ((Entry("name"), *(Entry("9" * width) for width in widths)),))
 

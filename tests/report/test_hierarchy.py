@@ -20,7 +20,7 @@ from simulated.reports import NULL, TRUTHS, FalseFindings, draw_runs
 from simulated.studies import CRITERIA
 
 OPEN, SIDE, WHOLE = Question(1.0, 1.0), Question(0.0, 1.0), Question(0.0, 0.0)
-"""An undecided question, a partly decided question, and a question that any share decides."""
+"""An undecided question, a partly decided question, and a question that is decided with any share."""
 
 
 def drawn(rng: random.Random) -> Question:
@@ -55,7 +55,7 @@ def held(chain: Chain, shares: Shares) -> float:
 
 
 def test_no_more_than_the_level_is_in_use() -> None:
-    """For any data, the undecided questions together use at most the level."""
+    """For any data, the undecided questions together use at most the full significance level."""
     rng = random.Random(1)
     for _ in range(300):
         cells = drawn_cells(rng)
@@ -69,7 +69,7 @@ def test_no_more_than_the_level_is_in_use() -> None:
 
 
 def test_nothing_is_lost_when_more_is_decided() -> None:
-    """The procedure is valid because shares of undecided questions grow with the set of decided questions."""
+    """The procedure is valid because the shares of undecided questions grow with the number of decided questions."""
     rng = random.Random(2)
     undecided = 0
     for _ in range(300):
@@ -135,7 +135,7 @@ def test_the_order_within_a_chain(speed: Question | None, loss: Question | None,
 
 
 def test_the_answers_of_all_cells_come_first() -> None:
-    """Details receive a share when an answer of their cell is decided, and the whole level once all answers are."""
+    """Details receive a share when one answer of their cell is decided, and the whole level when all are decided."""
     detail = {"a": Chain(OPEN, OPEN)}
     waiting = Chains({"x": Chain(OPEN, OPEN)}, duels=detail)
     decided = Chains({"x": Chain(WHOLE, WHOLE)}, duels=detail)
@@ -175,7 +175,7 @@ def test_whole_reports_of_known_truth(truth: str, cells: int, pairs: int, report
 
 
 def test_reading_a_growing_study_again_adds_no_false_findings() -> None:
-    """If every report used the whole significance level, a quarter of the studies would contain a false finding."""
+    """If every report used the full significance level, a quarter of the studies would contain a false finding."""
     rng, false, reports = random.Random(11), 0, 40
     for _ in range(reports):
         runs = draw_runs(rng, 12)

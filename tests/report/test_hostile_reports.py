@@ -1,4 +1,4 @@
-"""Tests of hostile names and texts. Each format shows them as text and keeps its structure."""
+"""Tests of hostile names and texts. Each format shows such names as text and keeps its structure."""
 
 import csv
 import io
@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def write_report(root: Path, format: str) -> str:
-    """Build the report of a plan that `hpcbench submit` would refuse, with names that only a single log may contain."""
+    """Build the report of a plan that `hpcbench submit` would refuse. Only single logs may contain such names."""
     loaded = submission.load(root, {})
     for run, evil in zip(loaded.runs, EVIL.values(), strict=True):
         run.id = evil.replace("\ud800", "")

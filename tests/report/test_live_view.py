@@ -293,7 +293,7 @@ def test_lines_say_when_nothing_starts(stage: Stage) -> None:
 
 
 def test_runs_that_failed_at_once_have_started(stage: Stage) -> None:
-    """The job continues after both runs have failed unseen."""
+    """The job continues after both runs have failed unnoticed."""
 
     def both() -> None:
         for scheme in SCHEMES:

@@ -69,7 +69,7 @@ def test_formats_in_logs_of_mlperf(tmp_path: Path) -> None:
 
 
 def test_mean_and_percentiles_of_step_times(tmp_path: Path) -> None:
-    """101 counted steps of 1 to 2 s after two warm-up steps: the inclusive percentiles are exact."""
+    """With 101 counted steps of 1 to 2 s after two warm-up steps, the inclusive percentiles are exact."""
     steps = [f"step {k}/103 | time {9.0 if k < 3 else 1 + (k - 3) / 100} s |" for k in range(1, 104)]
     settings = {"event": "configuration", "run": {"train": {"warmup_steps": 2}}}
     row = exported_run(tmp_path, json.dumps({"event": "start"}), json.dumps(settings), *steps)

@@ -1,4 +1,4 @@
-"""Tests of the measures of one run, computed by hand: rates, chip utilization, and parts of the step."""
+"""Tests of the measures of one run against values computed by hand: rates, chip utilization, and parts of the step."""
 
 import json
 import re
@@ -22,7 +22,7 @@ GPU = "NVIDIA A100-SXM4-40GB"
 
 
 def foreign(**columns: list[float]) -> RunResult:
-    """Return a run with the log of another framework, with these columns."""
+    """Return a run whose log is from another framework and has these columns."""
     log = RunLog(Path("train.log"), dialect="other")
     for k in range(len(next(iter(columns.values())))):
         values: dict[str, Any] = {name: column[k] for name, column in columns.items()}

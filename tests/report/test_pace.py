@@ -65,7 +65,7 @@ def cell(root: Path) -> Cell:
 
 
 def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **columns: Any) -> Measures:
-    """Return a run with another framework's log and these columns, after a step that took a hundred times as long."""
+    """Return a run with another framework's log and these columns. The first step took a hundred times as long."""
     log = RunLog(Path("train.log"), dialect="other")
     warm = {"seconds": 100.0, "samples": 16}
     log.steps.add(Step(1, line=1, **{name: warm.get(name, 0.01) for name in columns}))
@@ -230,7 +230,7 @@ FORMS = {
 
 
 def written(path: Path, dialect: str) -> Measures:
-    """Return the log of one framework, with the same run for all frameworks."""
+    """Return one framework's log of a run that is the same for all frameworks."""
     first, form = FORMS[dialect]
     lines = [
         form.format(

@@ -21,7 +21,7 @@ T_4 = 2.7764451051977987
 
 
 def submitted(root: Path, ratios: tuple[float, ...] = (2.0,), loss: float = 2.7, **plan: Any) -> Path:
-    """Write a submission with a pair of runs for each ratio. `plan` overrides fields of its plan."""
+    """Write a submission with a pair of runs for each ratio. `plan` overrides fields of the submission's plan."""
     runs = [
         Planted(scheme, k, seconds, loss)
         for k, ratio in enumerate(ratios, 1)
@@ -55,7 +55,7 @@ def test_five_submissions_have_the_interval_of_their_five_pairs(tmp_path: Path) 
 
 
 def test_losses_of_one_seed_are_one_value_and_those_of_further_seeds_are_others(tmp_path: Path) -> None:
-    """Both submissions use seeds 1 and 2. The second also uses seed 3."""
+    """Both submissions use seeds 1 and 2. The second submission also uses seed 3."""
     roots = [submitted(tmp_path / "001", (2.0, 2.1)), submitted(tmp_path / "002", (2.0, 2.1, 2.2))]
     ((_, (cell,)),) = read(roots).sections
     row = cell.row("naive-zfp8")

@@ -100,7 +100,7 @@ def test_without_a_prediction_there_is_no_table(tmp_path: Path) -> None:
 
 
 def test_speed_over_the_bandwidth_of_the_network(tmp_path: Path) -> None:
-    """A tenth of each step is waiting.
+    """A tenth of each step is spent waiting.
 
     With a network of 10 Gbit/s, the baseline waits 0.3 s for messages, and the scheme 0.1 s.
     """

@@ -120,7 +120,7 @@ def test_a_scheme_that_cannot_be_tested_costs_the_others_nothing(tmp_path: Path)
 
 
 def test_losses_of_absurd_size_are_no_losses(tmp_path: Path) -> None:
-    """The squares of such losses overflow."""
+    """The squares of the losses in this test overflow."""
     absurd = [replace(run, loss=1e200 * run.repeat) for run in planted(SCHEMES)]
     assert {change.loss_word for change in compared(tmp_path, absurd, planted(SCHEMES)).values()} == {"inconclusive"}
 

@@ -1,4 +1,4 @@
-"""Tests of the interval for the mean of a series: by hand, for known series, and coverage for correlated steps."""
+"""Tests of the interval for the mean of a series: known series, and coverage for correlated steps."""
 
 import random
 import re
@@ -54,7 +54,10 @@ def test_a_drift_has_no_interval() -> None:
 
 @pytest.mark.parametrize(("n", "correlation"), [(50, 0.0), (50, 0.9), (200, 0.5), (200, 0.9), (600, 0.9)])
 def test_coverage_of_steps_that_depend_on_those_before(n: int, correlation: float) -> None:
-    """In at most 7 % of all runs, the interval excludes the true mean. Student's interval would do so in up to 65 %."""
+    """In at most 7 % of all runs, the interval excludes the true mean.
+
+    Student's interval would exclude the mean in up to 65 % of the runs.
+    """
     rng = random.Random(f"{n} {correlation}")
     runs = [steps(rng, n, correlation) for _ in range(300)]
     intervals = [compute_series_interval(run) for run in runs]

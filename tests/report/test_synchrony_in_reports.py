@@ -68,7 +68,10 @@ def test_a_loss_that_is_not_reached_is_a_state_of_its_own() -> None:
 
 
 def test_pairs_are_of_one_seed_and_a_run_that_diverged_has_not_reached_the_loss() -> None:
-    """The second reference reaches a loss of 4.0 after 4 s. Each run is compared with the reference of its seed."""
+    """The second reference reaches a loss of 4.0 after 4 s.
+
+    Each run is compared with the reference that has the same seed.
+    """
     other = replace(REFERENCE, repeat=2, seconds=1.0, valid={2: 6.0, 4: 4.0})
     later = replace(FASTER, repeat=2, valid={2: 4.0, 4: 3.0})
     mode_arm = arm([REFERENCE, other, FASTER, later], "pipedream")

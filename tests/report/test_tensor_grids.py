@@ -39,7 +39,7 @@ def plant(root: Path) -> Path:
 
 
 def on_grid(line: str, mode: str, seconds: float) -> str:
-    """Divide the traffic of an event between two axes, a third of it over axis i, and add the phases of the step."""
+    """Divide an event's traffic between two axes, with a third of it on axis i, and add the phases of the step."""
     if '"traffic"' not in line or mode == "1d":
         return line
     event = json.loads(line)

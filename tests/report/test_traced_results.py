@@ -28,7 +28,7 @@ repeats: 1
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory, need: Callable[[str | None], None]) -> Path:
-    """Run a study's submission in a git checkout with a change."""
+    """Run the submission of a study in a git checkout with an uncommitted change."""
     need(explain_missing("git"))
     folder = tmp_path_factory.mktemp("traced")
     study = folder / "study.yaml"

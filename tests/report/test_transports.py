@@ -11,7 +11,7 @@ from hpcbench.report.sections import read
 
 
 def submitted(root: Path, transports: dict[str, str | None], digest: str = "ab") -> Path:
-    """Write a submission with a pair of runs. Its logs name the transport of each scheme."""
+    """Write a submission with a pair of runs. The logs name the transport of each scheme."""
     runs = [Planted(scheme, 1, seconds, 2.7) for scheme, seconds in (("baseline", 0.4), ("naive-zfp8", 0.2))]
     path = write(root, runs) / "submission.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "digest": digest}))

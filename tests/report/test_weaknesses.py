@@ -107,7 +107,7 @@ def test_a_loss_that_is_as_good_has_the_remark_at_any_speed(tmp_path: Path) -> N
 
 
 def test_a_pair_that_failed_is_as_good_only_on_average(tmp_path: Path) -> None:
-    """With 40 pairs, of these one 0.1 worse, the whole interval of the mean is within the margin of 0.027."""
+    """With one pair of 40 worse by 0.1, the interval of the mean is entirely within the margin of 0.027."""
     runs = [
         Planted(scheme, k, seconds * (1 + ((k + i) % 3) / 1000), 2.7 + 0.1 * (scheme == "mzhybrid" and k == 7))
         for k in range(1, 41)

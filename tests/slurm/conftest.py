@@ -29,7 +29,7 @@ def cluster_of_session(need: Callable[[str | None], None]) -> Iterator[Cluster]:
 def cluster(cluster_of_session: Cluster) -> Iterator[Cluster]:
     """The session's cluster, which is idle before and after each module.
 
-    During the module, this process uses its Slurm.
+    During the module, this process uses the cluster's Slurm.
     """
     with _chosen(cluster_of_session):
         yield cluster_of_session

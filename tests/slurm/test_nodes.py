@@ -18,7 +18,7 @@ ALONE = {"scheduler": {"directives": {"--exclusive": None}}}
 
 
 class Jobs:
-    """Studies of one job with two runs and an exclusive node."""
+    """Studies of one job with two runs on an exclusive node."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self._folder = folder

@@ -83,7 +83,10 @@ def places(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Places
 
 @pytest.fixture(scope="module")
 def roots(places: Places, cluster: Cluster) -> dict[str, Path]:
-    """All three submissions, made with the command line. The first is pending while another job occupies all nodes."""
+    """All three submissions, made with the command line.
+
+    The first submission is pending while another job occupies all nodes.
+    """
     other = ["sbatch", "--parsable", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000"]
     somebody = cluster.run(other, check=True).stdout.strip()
     cluster.wait_job(somebody, "RUNNING")

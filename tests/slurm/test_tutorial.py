@@ -29,7 +29,7 @@ def test_every_line_of_the_tutorial(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_package_that_the_extra_lacks_stops_the_tutorial(tmp_path: Path) -> None:
-    """An extra without matplotlib is the injected error."""
+    """The injected error is an extra that lacks matplotlib."""
     root = tmp_path / "001"
     write(root, [Planted(scheme, repeat, 0.4, loss=2.7) for scheme in ("baseline", "naive-zfp8") for repeat in (1, 2)])
     script = installed_by(PAGE)

@@ -3,13 +3,14 @@
 Each node has its own host name, processes, ``/dev/shm`` and System V IPC, so MPI treats it as a separate machine. Files
 and the network are shared with the machine. The nodes' CPUs, memory and GPUs need not exist: jobs are assigned GPU
 indices (``CUDA_VISIBLE_DEVICES``), and their memory is not limited. A cluster has one directory and one process
-namespace. Its first process ends when the Python process that created the cluster closes it or ends for any reason. The
-kernel then kills every daemon and every job, and the directory is removed.
+namespace. The first process of the cluster ends when the Python process that created the cluster closes it or ends for
+any reason. The kernel then kills every daemon and every job, and the directory is removed.
 
-Slurm's time limits are whole minutes. Slurm checks them only every 30 seconds, and no setting changes this interval.
+Slurm's time limits are whole minutes. Slurm checks time limits only every 30 seconds, and no setting changes this
+interval.
 :meth:`Cluster.end_time` ends a running job sooner. A warning signal is sent at the last check before it is due. With
 ``--time=1 --signal=B:USR1@50``, this is the first check after the start, so a job receives the signal within 30
-seconds. The job reaches its limit 30 seconds later if its end is set when the signal arrives.
+seconds. If a test calls :meth:`Cluster.end_time` when the signal arrives, the job reaches its limit 30 seconds later.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ _MAX = 50
 _LONGEST = 50
 """Longest path of temporary files. Slurm adds up to 57 characters, and a socket path is limited to 107."""
 _PATIENCE = 60.0
-"""Timeout for a start in seconds. A start usually takes one second."""
+"""Timeout in seconds for starting a cluster. Starting usually takes one second."""
 _PARTITIONS: Mapping[str, Mapping[str, str | int]] = {"batch": {}, "urgent": {"PriorityTier": 2}}
 
 
@@ -69,10 +70,10 @@ class Cluster:
     cpus, memory, gpus
         CPUs, memory in MiB and GPUs that each node reports.
     accounting
-        Whether to start a database, which ``sacct`` needs. The start takes two seconds.
+        Whether to start a database, which ``sacct`` needs. Starting the database takes two seconds.
     partitions
-        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. The default
-        is ``batch`` and ``urgent``: jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
+        Name and options of each partition, in the syntax of slurm.conf. The first partition is the default. If omitted:
+        ``batch`` and ``urgent``. Jobs in ``urgent`` preempt jobs in ``batch``, which are requeued.
     settings
         Lines of slurm.conf that replace :data:`~slurm_on_one_machine.config.SETTINGS`.
 
@@ -136,7 +137,7 @@ class Cluster:
         cwd: Path | None = None,
         check: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Slurm client, or a program that calls a client.
+        """Run a Slurm client, or a program that calls Slurm clients.
 
         Parameters
         ----------
@@ -148,7 +149,7 @@ class Cluster:
         Raises
         ------
         UserError
-            The command failed, if `check`. The message contains its output.
+            The command failed, and `check` is set. The message contains its output.
         subprocess.TimeoutExpired
             The command took too long. A client that cannot reach a daemon retries for minutes.
         """
@@ -179,7 +180,7 @@ class Cluster:
         self.run(["scontrol", "update", f"jobid={job}", f"EndTime=now+{seconds}"], check=True)
 
     def wait_idle(self, timeout: float = _PATIENCE) -> None:
-        """Wait until no job is left and every node is available."""
+        """Wait until no jobs remain and every node is available."""
         self._wait("the nodes are not idle", self._idle, timeout)
 
     def stop_controller(self) -> None:
@@ -208,7 +209,7 @@ class Cluster:
         self._crashed.add(node)
 
     def node_down(self, node: str, reason: str = "test") -> None:
-        """Take a node down for repair, as an administrator does. Its jobs are killed."""
+        """Take a node down for repair, as an administrator does. The jobs on the node are killed."""
         self.run(["scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}"], check=True)
 
     def node_up(self, node: str) -> None:

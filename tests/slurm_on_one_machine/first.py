@@ -21,7 +21,7 @@ def allowed() -> bool:
 
 
 def node_command(node: str) -> list[str]:
-    """Return the command that starts a node. The node's namespaces are nested in those of the cluster."""
+    """Return the command that starts a node. The node's namespaces are nested in the cluster's namespaces."""
     return [*_NAMESPACES, "bash", str(_HERE / "node.sh"), node]
 
 

@@ -1,4 +1,4 @@
-"""Services that Slurm requires: munge, and MariaDB for accounting. Both use only a Unix socket."""
+"""Services that Slurm requires: munge, and MariaDB for accounting. Both services use only a Unix socket."""
 
 import os
 import shlex

@@ -18,7 +18,7 @@ LIBRARY: dict[str, Any] = {"algorithm": "native", "environment": {"SWITCH": "on"
 
 
 def run_of(directory: Path, scheme: str, *, study_schemes: list[str], site: list[str]) -> ExpandedRun:
-    """Return the run of `scheme`. The scheme's variable WHOSE contains its owner, study or site."""
+    """Return the run of `scheme`. The scheme's variable WHOSE contains the scheme's owner: study or site."""
 
     def schemes(names: list[str], whose: str) -> dict[str, Any]:
         return {name: {"algorithm": "native", "environment": {"WHOSE": whose}} for name in names}

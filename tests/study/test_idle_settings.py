@@ -131,7 +131,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "layout.chunks": ({"layout.pp": 2, "model.layers": 4, "train.schedule": "interleaved"}, 2, PREDICTED),
     "layout.stages": ({"layout.pp": 2, "model.layers": 4}, [3, 1], PREDICTED),
 }
-"""Settings under which each setting has an effect, a non-default value, and where the change is visible."""
+"""For each setting: settings under which it has an effect, a non-default value, and where the change is visible."""
 
 ELSEWHERE = {
     "data.source": "train/test_data.py",
@@ -156,7 +156,7 @@ ELSEWHERE = {
     "train.keep_messages.message_mb": "contract/test_message_files.py",
     "train.keep_messages.mb": "contract/test_message_files.py",
 }
-"""Settings whose effect requires several ranks or files, and the engine tests that verify it."""
+"""Settings whose effect requires several ranks or files, and the engine tests that verify the effect."""
 LABELS = {"model.name"}
 """Settings that are only displayed."""
 

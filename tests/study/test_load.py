@@ -1,4 +1,4 @@
-"""Tests of errors in studies. Each names file, line, field and remedy. `--set` follows the same schema."""
+"""Tests of errors in studies. Each error names the file, line, field and remedy. `--set` follows the same schema."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tests of scheme rules that do not fit the training: they are refused with file, line, field and remedy, or noted."""
+"""Tests of scheme rules that do not fit a run: an error with file, line, field and remedy, or a note."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests of thresholds of a study: those refused before a run, and those in the submission."""
+"""Tests of the thresholds of a study: thresholds refused before a run, and thresholds in the submission."""
 
 import json
 from pathlib import Path

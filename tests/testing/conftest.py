@@ -17,7 +17,10 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake_of() -> Iterator[Callable[..., Fake]]:
-    """Return a maker of ``lsf`` or ``flux`` fakes whose minutes last one second. Jobs run in the test's directory."""
+    """Return a function that creates ``lsf`` or ``flux`` fakes whose minutes last one second.
+
+    Jobs run in the test's directory.
+    """
     with ExitStack() as stack:
 
         def make(system: str, **options: Any) -> Fake:
@@ -29,7 +32,7 @@ def fake_of() -> Iterator[Callable[..., Fake]]:
 
 @pytest.fixture
 def lsf(fake_of: Callable[..., Fake]) -> Fake:
-    """Return a fake LSF as on a Sierra-class machine."""
+    """Return a fake LSF that behaves as on a Sierra-class machine."""
     return fake_of("lsf")
 
 

@@ -4,7 +4,10 @@ from pathlib import Path
 
 
 def marked(mark: str) -> dict[str, str]:
-    """Return the name by id of each process that inherited the mark. Dead processes and zombies have no environment."""
+    """Return the names of processes that inherited the mark, by process id.
+
+    Dead processes and zombies have no environment.
+    """
     processes = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

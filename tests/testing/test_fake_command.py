@@ -1,4 +1,4 @@
-"""Tests of the command that runs another command with a fake first on PATH."""
+"""Tests of the program that runs a command with a fake scheduler first on PATH."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_a_site_is_tried_and_the_command_waits_for_its_jobs(tmp_path: Path) -> N
 
 
 def test_ranks_of_two_nodes_have_two_names(tmp_path: Path, need: Callable[[str | None], None]) -> None:
-    """A worker refuses ranks on more or fewer nodes than requested."""
+    """A run fails if its ranks are on more or fewer nodes than requested."""
     need(why_not())
     script, out = tmp_path / "job.sh", tmp_path / "out"
     script.write_text("#BSUB -W 5\n#BSUB -nnodes 2\njsrun -n 4 -r 2 -a 1 -c 4 uname -n\n", encoding="utf-8")

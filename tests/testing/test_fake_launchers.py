@@ -1,4 +1,4 @@
-"""Tests of the fake jsrun and lrun: their arithmetic, their refusals, and the start of real MPI ranks."""
+"""Tests of the fake jsrun and lrun: rank placement, refusals, and the start of real MPI ranks."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests of hpcbench's LSF back end with each variant of the fake: submissions are accepted, and answers are parsed."""
+"""Tests of hpcbench's LSF back end with each variant of the fake: submissions are accepted, and output is parsed."""
 
 from collections.abc import Callable
 from pathlib import Path

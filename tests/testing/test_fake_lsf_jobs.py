@@ -1,4 +1,4 @@
-"""Tests of jobs of the fake LSF: they run, wait for each other, are signaled, killed and requeued."""
+"""Tests of jobs of the fake LSF: they run, wait for each other, and are signaled, killed and requeued."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tests of virtual hosts. MPI treats them as machines, their links are limited, and nothing remains of them."""
+"""Tests of virtual hosts: MPI treats them as machines, their links are limited, and nothing remains afterwards."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def _possible(need: Callable[[str | None], None]) -> None:
 
 
 def places() -> set[str]:
-    """Return named namespaces and mounts. Only these, and processes, can keep a namespace alive."""
+    """Return named namespaces and mounts. Only names, mounts and processes can keep a namespace alive."""
     named = {str(path) for folder in ("/run/netns", "/etc/netns") for path in Path(folder).glob("*host[0-9]*")}
     mounts = {line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     return named | (mounts & {"/dev/shm", "/etc/hosts", "/proc", "/sys"})
@@ -78,7 +78,7 @@ def places() -> set[str]:
 
 @pytest.fixture
 def mark(_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Mark the parts of hosts, and check that none remains."""
+    """Mark all processes of hosts, and check that neither processes nor namespaces remain."""
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     before = places()
@@ -100,14 +100,14 @@ def wait_for_ranks(mark: str, ranks: int) -> None:
 
 
 def limits(hosts: Hosts, host: int) -> list[tuple[str, str]]:
-    """Return the device and rate of each of a host's token buckets, as tc prints them."""
+    """Return the device and rate of each token bucket of a host, as printed by tc."""
     shown = hosts.on(host, ["tc", "-s", "qdisc"])
     assert shown.returncode == 0, shown.stderr
     return re.findall(r"^qdisc tbf \S+ dev (\S+) root .*?rate (\S+) ", shown.stdout, re.MULTILINE)
 
 
 def ports(hosts: Hosts) -> list[str]:
-    """Return the hosts' interfaces to the network between them."""
+    """Return the interfaces of the hosts to the network that connects them."""
     return sorted(re.findall(r"port\d+(?=@)", hosts.on(0, ["ip", "-brief", "link"]).stdout))
 
 
@@ -143,7 +143,7 @@ def test_set_rate_changes_the_queue_of_every_host() -> None:
 
 
 def least_times(hosts: Hosts, nbytes: int) -> dict[str, float]:
-    """Return message times after a pause in seconds, each the minimum of ten, by sender and receiver."""
+    """Return the message times after a pause, by sender and receiver: each is the minimum of ten, in seconds."""
     done = hosts.run([sys.executable, "-c", LEAST_TIMES, str(nbytes)], ranks=3, ranks_per_host=1, timeout=120)
     assert done.returncode == 0, done.stderr
     times: dict[str, float] = json.loads(done.stdout)
@@ -153,7 +153,10 @@ def least_times(hosts: Hosts, nbytes: int) -> dict[str, float]:
 @pytest.mark.usefixtures("mark")
 @pytest.mark.parametrize("nbytes", [4096, 65536])
 def test_no_message_after_a_pause_is_faster_than_its_link(nbytes: int) -> None:
-    """Messages that share the sender's or the receiver's link are included. Noise only makes them slower."""
+    """Simultaneous messages that share the sender's or the receiver's link are included.
+
+    Noise only makes messages slower.
+    """
     with Hosts(3) as hosts:
         hosts.set_rate("50mbit")
         link = seconds_on_link(nbytes, "50mbit")

@@ -1,4 +1,4 @@
-"""Tests of a one-machine Slurm cluster.
+"""Tests of a Slurm cluster on one machine.
 
 MPI treats the nodes as separate machines. The nodes fail like real nodes. After the cluster has stopped, nothing
 remains.
@@ -186,7 +186,7 @@ def test_two_clusters_do_not_see_each_other(cluster: Cluster, job: Callable[...,
 
 @pytest.fixture
 def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a directory with a short name for clusters. Clusters must leave nothing behind in it."""
+    """Return a directory with a short name for clusters. Clusters must leave nothing behind in this directory."""
     need(why_not())
     with tempfile.TemporaryDirectory() as place:
         monkeypatch.setattr("tempfile.tempdir", place)
@@ -201,7 +201,7 @@ def place(need: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def mark(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Mark the parts of clusters, and check that none remains."""
+    """Mark all processes of clusters, and check that none remains."""
     mark = f"HPCBENCH_TEST_MARK={uuid.uuid4()}"
     monkeypatch.setenv(*mark.split("="))
     yield mark

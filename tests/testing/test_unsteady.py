@@ -1,7 +1,4 @@
-"""Tests of the repetition of failed tests, alone.
-
-If the repetition passes, this is reported. A second failure fails the run.
-"""
+"""Tests that failed tests are repeated alone. A test that then passes is reported. A second failure fails the run."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Worker that prints the placement of ranks, and the result of comparing it with a rank shape, as one JSON line."""
+"""Worker that prints one JSON line: the placement of ranks, and how it compares with a rank shape."""
 
 import json
 import os

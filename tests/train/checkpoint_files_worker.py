@@ -112,7 +112,7 @@ def kill(directory: str, point: str) -> None:
 
 
 def after(*directories: str) -> None:
-    """Print the contents of each directory, and whether the run can continue to write there."""
+    """Print the contents of each directory, and whether the run can continue to write checkpoints there."""
     for directory in map(Path, directories):
         answer = found_in(directory)
         write(directory, 8)
@@ -181,7 +181,7 @@ def damage(directory: str) -> None:
 
 
 def others(directory: str) -> None:
-    """Print what is found when runs with other settings read the checkpoint."""
+    """Print the checkpoint or error that runs with other settings find in the directory."""
     where = Path(directory)
     write(where, 2)
     changes = {

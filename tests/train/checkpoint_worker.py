@@ -96,7 +96,7 @@ CASES = {
 
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
-    """Return a loss scale that makes the trainer skip the first steps, and that doubles soon afterwards."""
+    """Return a loss scale with which the trainer skips the first steps, and which is doubled soon afterwards."""
     return cls(2.0**19, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
@@ -196,7 +196,7 @@ def moments_lost() -> object:
 
 
 def updates_lost() -> object:
-    """Adam corrects its moments as if it had not taken a step."""
+    """Adam corrects the bias of its moments as if it had not taken any step."""
     load = DataParallel.load_optimizer
 
     def faulty(self: DataParallel, saved: dict[str, dict[str, Any]], *, updates: int) -> None:
@@ -235,12 +235,12 @@ def masters_rounded() -> object:
 
 
 def padding_kept() -> object:
-    """Padding has a gradient and residuals, which belong to no parameter."""
+    """Padding, which belongs to no parameter, has a gradient and residuals."""
     return patch.object(gradients, "clear_padding", lambda piece: None)
 
 
 def steps_counted_from_the_restart() -> object:
-    """Rules with steps count the steps of the process instead of those of the run."""
+    """Rules with steps count the steps of the process instead of the steps of the run."""
     begin, begun = Policy.begin_step, dict[int, int]()
 
     def faulty(self: Policy, step: int) -> None:

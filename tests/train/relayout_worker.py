@@ -94,9 +94,9 @@ MATRIX: list[tuple[Model, tuple[Layout, dict[str, Any]], list[tuple[Layout, dict
         [(Layout(dp=4, ep=4), {"zero": 3}), (Layout(dp=2, tp=2), {"zero": 0}), (Layout(dp=2, tp=2, pp=2, ep=2), {})],
     ),
 ]
-"""Model, initial layout with settings, and the layouts with settings in which the run resumes."""
+"""Runs: the model, the initial layout and its settings, and the layouts and settings with which the run resumes."""
 OFTEN = (0, 3, 5, 7, 9)
-"""Indices of the runs whose first resume is part of `make test`, one for each kind of layout."""
+"""Indices of runs whose first resume is part of `make test`: one run for each kind of layout."""
 
 
 def label(layout: Layout, settings: dict[str, Any]) -> str:
@@ -150,7 +150,7 @@ def begin(run: Run, directory: Path) -> Any:
 
 
 def continue_run(run: Run, directory: Path, before: Any, reference: Any) -> dict[str, Any] | None:
-    """Train the remaining steps with another trainer. The result is returned on rank 0."""
+    """Train the remaining steps with another trainer, and return the result on rank 0."""
     comm = spread(run)
     if comm is None:
         return None
@@ -220,7 +220,8 @@ def lacking(comm: MPI.Comm, trainer: Trainer) -> dict[str, np.ndarray[Any, Any]]
     """Return the compression errors of all messages, summed for the full model, on rank 0.
 
     Errors of gradients are summed over replicas, over the copies of a tied weight, and over the tensor group if its
-    ranks hold partial sums. Errors of momenta, and of other gradients, are identical in a tensor group and count once.
+    ranks hold partial sums. Errors of momenta and of all other gradients are identical in a tensor group and are
+    counted once.
     """
     own_tensors, state = [], trainer.state()
     one_bit = isinstance(trainer.data_parallel, OneBitAdam)
@@ -332,7 +333,7 @@ def residuals(directory: str) -> None:
 
 
 def sums_forgotten() -> Any:
-    """In another layout, only the residuals of contributions are loaded, but not the residuals of sums."""
+    """In another layout, residuals of contributions are loaded, but residuals of sums are not."""
     share = checkpoint_load.share_residuals
 
     def faulty(state: dict[str, Any], index: Index, files: checkpoint_load.Files, holders: list[list[int]]) -> None:
@@ -392,7 +393,7 @@ def index_stale() -> Iterator[None]:
 
 @contextmanager
 def halves_swapped() -> Iterator[None]:
-    """The first and second replicas are exchanged."""
+    """The first and second replicas are swapped."""
     announce = checkpoint.announce
 
     def faulty(fragment: Fragment) -> Announced:

@@ -1,4 +1,4 @@
-"""Tests that rank placement is checked, with real ranks for cores, and fake placements for nodes and GPUs."""
+"""Tests that the placement of ranks is checked: on cores with real ranks, on nodes and GPUs with fake placements."""
 
 import json
 import os
@@ -181,7 +181,7 @@ def test_numa_nodes_are_those_of_the_cores(tmp_path):
 
 
 def test_a_gpu_is_recorded_with_pytorchs_answers(monkeypatch):
-    """The test fakes PyTorch's answers: GPU number, names, peers, and missing values."""
+    """The test fakes what PyTorch reports: the number, names and peers of GPUs, and missing values."""
     properties = SimpleNamespace(name="V100", uuid="a-b", pci_domain_id=4, pci_bus_id=0xC1, pci_device_id=0)
     chosen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

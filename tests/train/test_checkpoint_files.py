@@ -24,9 +24,12 @@ POINTS = {
     "after_rename": 6,
     "in_prune": 6,
 }
-"""Points at which a rank dies while writing the checkpoint of step 6, and the step from which the run then resumes."""
+"""Points at which a rank dies while it writes the checkpoint of step 6, and the step from which the run resumes."""
 OFTEN = ("in_own_file", "in_complete", "in_prune")
-"""Points tested in `make test`. For each point, two ranks import all modules again."""
+"""Points tested in `make test`.
+
+Only a few points are tested, because two ranks import all modules again for each point.
+"""
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def index_of(lengths, *, dtype="uint16", documents=None, version=1, code=None):
 
 
 def write_pair(directory, documents, *, dtype="uint16", name="corpus"):
-    """Write a pair like Megatron's preprocessing: one sequence per document, each with an end-of-document token."""
+    """Write a pair of files like Megatron's preprocessing: one sequence per document, with an end-of-document token."""
     prefix = directory / name
     np.concatenate(documents).astype(dtype).tofile(f"{prefix}.bin")
     Path(f"{prefix}.idx").write_bytes(index_of([len(document) for document in documents], dtype=dtype))

@@ -1,4 +1,4 @@
-"""Tests of the loss scale, which follows DeepSpeed's rule, and of message dtypes, including their log output."""
+"""Tests of the loss scale (DeepSpeed's rule) and of message dtypes, including their log output."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ TABLE = [  # steps, overflow, exponent of the scale and remaining patience after
 
 
 class DeepSpeedRule:
-    """A loss scale as described by DeepSpeed, which counts iterations since the last overflow."""
+    """A loss scale that follows DeepSpeed's description, which counts iterations since the last overflow."""
 
     def __init__(self, scale: float, window: int, hysteresis: int, smallest: float) -> None:
         self.scale, self.window, self.delay, self.smallest = scale, window, hysteresis, smallest

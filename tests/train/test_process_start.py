@@ -1,4 +1,4 @@
-"""Tests of setup lines and preloaded libraries in the engine's own runs."""
+"""Tests of setup lines and preloaded libraries in runs of the engine."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests that a run resumed in another layout gives the same results, and reads only the files it needs."""
+"""Tests that a run resumed in another layout gives the same results and reads only the files that it needs."""
 
 import math
 from itertools import pairwise
@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("relayout_worker.py")
 FIRST, OTHERS = 5, 21
 """Layout changes of the worker that `make test` runs, and those that only `make test-long` runs."""
 TOLERANCE = 1e-12
-"""Relative tolerance in fp64. Sums over ranks have a different order than on one rank."""
+"""Relative tolerance in fp64. Sums over ranks are added in a different order than on one rank."""
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +101,7 @@ def test_errors_of_messages_of_experts_are_conserved(mpi_results, place):
 
 @pytest.mark.parametrize("journey", ["spread", "momenta"])
 def test_summands_of_the_tensor_group_are_conserved(mpi_results, place, journey):
-    """With sequence parallelism, the errors of norms, biases of row layers and positions differ between tensor ranks.
+    """With sequence parallelism, errors of norms, row layers' biases, and positions differ between tensor ranks.
 
     The momenta of 1-bit Adam are full sums, not partial sums, so all tensor-parallel ranks have the same errors.
     """
@@ -133,7 +133,7 @@ def test_no_seed_of_a_codec_is_used_twice(mpi_results, place):
 
 @st.composite
 def cuts(draw, shape):
-    """Draw a tensor that is cut along at most one dimension, with each box cut into runs."""
+    """Draw a tensor that is cut along at most one dimension, and whose boxes are each cut into runs of elements."""
     dim = draw(st.sampled_from([None, *range(len(shape))]))
     count = draw(st.integers(1, 5)) if dim is not None else 1
     extents = []

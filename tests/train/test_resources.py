@@ -1,4 +1,4 @@
-"""Tests of resources in a run's log: slow hosts, memory and hardware."""
+"""Tests of the resources that a run's log contains: slow hosts, memory and hardware."""
 
 import json
 import subprocess
@@ -60,7 +60,7 @@ def test_the_slow_host_is_reported_and_waiting_hosts_are_not(records):
 
 
 def test_channels_count_the_bytes_of_the_step_lines_and_no_others(records):
-    """Evaluations and loss sums use the same channels between the steps."""
+    """Evaluations and loss sums use the same channels between steps, but their bytes must not be counted."""
     assert not [name for name in event(records, "traffic") if name.startswith("host")], "nothing is offloaded"
     channels = event(records, "traffic")["channels"]
     steps = [record for record in records if isinstance(record, Step) and record.step >= 3]
@@ -93,7 +93,7 @@ def test_memory_is_that_of_the_ranks(records):
 
 
 def test_memory_is_that_of_the_process(tmp_path):
-    """A large process starts a small process. ``ru_maxrss`` of the small process reports the large process's value."""
+    """If a large process starts a small one, ``ru_maxrss`` of the small process is that of the large process."""
     status = tmp_path / "status"
     status.write_text("VmPeak:\t  999 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n")
     assert peak_resident(status) == 1234 * 1024
@@ -112,7 +112,10 @@ def test_processors_are_logged_once_per_host(records):
 
 
 def test_stages_of_a_pipeline_are_compared_with_the_same_stage():
-    """The last stage computes twice as long, which is not caused by its hosts. n3 is slow compared with its stage."""
+    """The last stage computes twice as long, but not because its hosts are slow.
+
+    Compared with the other hosts of its stage, only n3 is slow.
+    """
     names = ["n0", "n1", "n2", "n3"]
     rows = by_host([name for name in names for _ in range(2)], [1, 1, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1])
     assert [row.compute_s for row in rows] == [1, 1, 2, 3]

@@ -76,7 +76,7 @@ def logged_with(trainer, **meters):
 
 @pytest.mark.parametrize(("zero", "micro_batches"), [(1, 1), (2, 2)])
 def test_transfers_over_the_hosts_link_and_lasting_memory_are_as_predicted(corpus, zero, micro_batches):
-    """Only the counted steps are compared, because loading weights also uses the host link."""
+    """Only counted steps are compared, because loading weights also uses the link to the host."""
     trainer = run_of(corpus, offload=True, zero=zero, micro_batch=2 // micro_batches, bucket_mb=0.02)
     trainer.load(trainer.state())
     trainer.data_parallel.link.up(torch.ones(1000))

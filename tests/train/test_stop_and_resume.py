@@ -1,4 +1,6 @@
-"""Tests of hpcbench.train as jobs start it. When stopped, it writes a checkpoint and exits with status 75.
+"""Tests of hpcbench.train, started as in a job.
+
+When stopped, hpcbench.train writes a checkpoint and exits with status 75.
 
 After a restart, training continues.
 """

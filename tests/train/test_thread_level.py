@@ -1,4 +1,4 @@
-"""Tests of messages before training starts: an MPI library without threads, and rules that match no traffic."""
+"""Tests of errors and notes before training: an MPI library without threads, and rules that match no traffic."""
 
 import json
 from pathlib import Path

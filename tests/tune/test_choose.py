@@ -1,4 +1,4 @@
-"""Tests of the codec choice per dimension, compared with all combinations."""
+"""Tests of the choice of a codec for each dimension, compared with all combinations."""
 
 import itertools
 import random

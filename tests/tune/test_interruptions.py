@@ -1,6 +1,6 @@
 """Tests that a search continues after SIGKILL of the tuner, of a job, or of a whole node, at random points.
 
-A launcher plays the program: times and losses follow from scheme and seed, so all searches must have the same rounds.
+A launcher simulates the program. Scheme and seed determine times and losses, so all searches must have the same rounds.
 The controls fail, because the launcher does not load hpcbench.
 """
 
@@ -146,7 +146,7 @@ def test_a_tuner_that_is_killed_at_random_points_continues(tmp_path: Path, expec
 @pytest.mark.long
 @pytest.mark.parametrize("victim", ["job", "node"])
 def test_a_job_or_node_that_is_killed_is_repeated(victim: str, tmp_path: Path, expected: dict[str, Any]) -> None:
-    """A node takes the tuner, the queue and the job along."""
+    """If a node is killed, so are the tuner, the queue and the job."""
     bench, draw = _Bench(tmp_path / "bench"), random.Random(len(victim))
     process = bench.start()
     bench.wait_for_start(draw.randint(1, 6))

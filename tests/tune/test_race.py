@@ -1,4 +1,4 @@
-"""Tests of the race: its decisions on given outcomes, and searches of synthetic landscapes."""
+"""Tests of the race: decisions on given outcomes, and searches of synthetic landscapes."""
 
 import math
 import sys
@@ -31,7 +31,7 @@ def _belief() -> Belief:
 
 
 def _race(truth: Mapping[str, tuple[float, float]], max_runs: int = 11) -> tuple[SchemeChoice, list[RaceRound]]:
-    """Run a race with these true times and losses. Schemes without an entry match their predictions."""
+    """Run a race between schemes with these true times and losses. Schemes without an entry match their predictions."""
     rounds: list[RaceRound] = []
     count = 0
     while True:
@@ -106,7 +106,7 @@ def test_a_lossless_baseline_does_not_hide_the_losses_of_others() -> None:
 
 
 def test_searches_keep_the_budget() -> None:
-    """The script benchmarks/tuner.py computes the figures for 1,000 landscapes."""
+    """The script benchmarks/tuner.py computes the same numbers for 1,000 landscapes."""
     from simulated.landscapes import Noise, make_landscape, search
 
     searches = [search(make_landscape(seed), Noise()) for seed in range(25)]

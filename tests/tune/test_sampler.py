@@ -1,4 +1,4 @@
-"""Tests of the samples of a posterior, compared with solutions in closed form and by integration."""
+"""Tests of posterior samples, compared with solutions in closed form and by integration."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,10 @@ def test_a_linear_model_has_the_posterior_of_a_regression() -> None:
 
 
 def test_a_bounded_effect_has_the_probability_of_an_integral() -> None:
-    """A loss exp(z) that is hidden by noise keeps its prior below the noise, which no normal distribution describes."""
+    """For losses below the noise, the posterior of a loss exp(z) equals its prior.
+
+    No normal distribution has this shape.
+    """
 
     def log_prior(draws: Array) -> Array:
         return np.asarray(-2 * np.log1p(draws**2 / 3).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Tests of the search: limits, its state on disk, and continuation after any interruption."""
+"""Tests of the search: limits, state on disk, and resuming after any interruption."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def _plan(gain: float = 0.25) -> SearchPlan:
 
 
 class _Site:
-    """A site that counts submissions and stops the command at given calls."""
+    """A site that counts submissions, and interrupts the command at given calls of `run`."""
 
     def __init__(self, stops: Sequence[int] = ()) -> None:
         self.submitted: list[int] = []

@@ -12,7 +12,7 @@ from hpcbench.tune.sequences import SPREAD, compute_likelihood_ratio, find_criti
 
 @pytest.mark.parametrize(("factor", "freedom"), [(1.0, 3), (0.5, 6), (0.2, 20)])
 def test_the_ratio_is_that_of_a_normal_mixture(factor: float, freedom: int) -> None:
-    """The likelihood ratio of t equals an integral: an effect of variance SPREAD * sigma**2 against no effect."""
+    """The likelihood ratio of t, for an effect of variance SPREAD * sigma**2 against no effect, equals an integral."""
     for t in (0.0, 1.5, 4.0):
 
         def integrand(effect: float, t: float = t) -> float:
@@ -40,9 +40,9 @@ def _looks(draw: np.random.Generator, rounds: int, arms: int) -> list[dict[str, 
 
 
 def test_looking_after_every_round_keeps_the_level() -> None:
-    """A true difference of 0 is outside the interval at some look in at most 5 % of cases.
+    """In at most 5 % of cases, the interval excludes a true difference of 0 at any look.
 
-    Student's interval errs far more often.
+    Student's interval does so far more often.
     """
     draw, sequences, fixed, studies = np.random.default_rng(7), 0, 0, 400
     for _ in range(studies):

@@ -19,11 +19,11 @@ class Association:
 
     account: str
     partition: str
-    """Partition to which the account is restricted. It is empty for all partitions."""
+    """Partition to which the account is restricted, or empty if there is no such restriction."""
     qos: tuple[str, ...]
     """Qualities of service available to the account."""
     max_submit: str
-    """Maximum number of submitted jobs. It is empty if the number is unlimited."""
+    """Maximum number of submitted jobs, or empty for an unlimited number."""
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:

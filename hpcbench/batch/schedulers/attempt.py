@@ -25,7 +25,7 @@ class CommandOutcome:
     out: str = ""
     err: str = ""
     seconds: float = 0.0
-    """Exceeded deadline in seconds, or 0 if the program ended in time."""
+    """Deadline in seconds if the program exceeded it, or 0 if the program ended in time."""
 
     @property
     def ok(self) -> bool:
@@ -34,7 +34,7 @@ class CommandOutcome:
 
     @property
     def hung(self) -> bool:
-        """Whether the program exists but did not exit."""
+        """Whether the program exists but had to be killed at the deadline."""
         return self.present and self.status is None
 
     @property
@@ -54,7 +54,7 @@ class CommandOutcome:
 def attempt(
     argv: Sequence[str], *, seconds: float | None = None, env: Mapping[str, str] | None = None
 ) -> CommandOutcome:
-    """Run a program. At its deadline, kill the program and its child processes.
+    """Run a program. If it exceeds the deadline, kill it and its child processes.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ CONFIGURATION = frozenset(
         "LS_COLORS",  # not an LSF variable
     }
 )
-"""Variables that locate the scheduler and identify the user. Scheduler commands fail without them."""
+"""Variables that locate the scheduler and identify the user. Without these variables, scheduler commands fail."""
 
 
 def clean_environment(environment: Mapping[str, str] | None = None, keep: Collection[str] = ()) -> dict[str, str]:
@@ -68,5 +68,5 @@ def _foreign(name: str) -> bool:
 
 
 def plain_environment(keep: Collection[str] = ()) -> dict[str, str]:
-    """Return an environment for calls with parsed output: English messages, and times in UTC."""
+    """Return an environment for calls whose output is parsed: English messages, and times in UTC."""
     return {**clean_environment(keep=keep), "LC_ALL": "C", "TZ": "UTC"}

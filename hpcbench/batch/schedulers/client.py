@@ -42,7 +42,7 @@ class ProgramResult:
 
     @property
     def errors(self) -> list[str]:
-        """Lines that state the error: lines numbered by LSF filters, else lines with "error", else all lines."""
+        """Lines that state the error: lines numbered by LSF filters, or lines with "error", or all lines."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         numbered = [line for line in lines if self.status and re.match(r"\d+: \S", line)]
         return numbered[-1:] or [line for line in lines if "error" in line.lower()] or lines
@@ -73,7 +73,7 @@ def ask(
 ) -> ProgramResult:
     """Run a program and return its result.
 
-    The program runs in its own process group. On timeout the whole group is killed, including site wrappers.
+    The program runs in its own process group. On timeout, the whole group is killed, including site wrappers.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def ask(
     patience
         Deadline in seconds. The default is `PATIENCE`.
     cwd
-        Working directory. The default is that of this process.
+        Working directory. The default is the environment of this process.
     hangs
         Pattern of output that means "the daemon does not respond, still trying". On a match, the program is killed.
 

@@ -16,7 +16,7 @@ class Sighting:
     answers: bool | None
     """Whether the scheduler responds and accepts jobs, or None if its client hangs."""
     fact: str
-    """Human-readable result or failure."""
+    """Human-readable result, or reason for the failure."""
     client: str | None = None
     """Path of the submission command.
 
@@ -100,7 +100,7 @@ class QueueFacts:
     barred: str = ""
     """Human-readable reason why this user must not submit to the queue.
 
-    It is empty if the user may submit, or if the rules of the queue are unknown.
+    The text is empty if the user may submit, or if the rules of the queue are unknown.
     """
 
     def kind(self) -> Nodes | None:
@@ -109,7 +109,7 @@ class QueueFacts:
 
 
 def merge(nodes: Sequence[Nodes]) -> list[Nodes]:
-    """Merge groups of nodes that differ only in memory. The merged group has the smallest memory."""
+    """Merge groups of nodes that differ only in memory. The smallest memory size is kept."""
     merged: dict[tuple[int | None, int | None, str | None], Nodes] = {}
     for each in nodes:
         before = merged.get(each.shape)

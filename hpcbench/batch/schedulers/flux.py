@@ -14,7 +14,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
 _UNCLEAR = re.compile(r"timed out|reset by peer|broken pipe|\[Errno (32|104|110)\]", re.IGNORECASE)
-"""Messages of a lost connection, after which the job may or may not have been submitted."""
+"""Messages that report a lost connection. The job may or may not have been submitted."""
 _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
 """Keywords in a refusal by flux-accounting."""
 
@@ -61,7 +61,10 @@ class Flux(JobScheduler):
         return self.choose(_named(name), 1)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of live jobs with these names. Each name needs a call, because Flux accepts only one name."""
+        """Return the ids of live jobs with these names.
+
+        Each name requires a separate call, because Flux accepts only one name per call.
+        """
         return [id for name in names for id, word in _named(name).items() if word.state.alive]
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

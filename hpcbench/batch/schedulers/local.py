@@ -128,7 +128,7 @@ class Local(JobScheduler):
 
 
 def _drop(directory: Path, reason: str = "") -> None:
-    """Record that a job must not start, or must end."""
+    """Record that a pending job must not start, or that a running job must end."""
     written(directory, lambda: write_json(directory / "dropped.json", {"time": now(), "reason": reason}))
 
 
@@ -193,7 +193,7 @@ def lock_path() -> Path:
 
 
 def serve(root: Path, number: str) -> None:
-    """Run the jobs of a queue of the submission at `root` sequentially."""
+    """Run the jobs of one queue sequentially, for the submission at `root`."""
     queue = read_queue(root / "queues" / f"{number}.json")
     if queue is None:
         raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")

@@ -57,7 +57,10 @@ class Lsf(JobScheduler):
         return self.choose(self._query.named(_plain(name)), jobs)
 
     def copies(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of live jobs with these names. Each name needs a call, because bjobs accepts only one name."""
+        """Return the ids of live jobs with these names.
+
+        Each name requires a separate call, because bjobs accepts only one name per call.
+        """
         items = [item for name in names for item in self._query.named(_plain(name)).items()]
         return [id for id, word in items if word.state.alive or word.state is State.UNKNOWN]
 
@@ -85,8 +88,8 @@ def _options(job: BatchJob, *, ends_orphans: bool) -> list[str]:
     Parameters
     ----------
     ends_orphans
-        Whether this LSF version supports -ti, which ends a job whose dependency failed. Without -ti the job waits
-        forever.
+        Whether this LSF version supports -ti, which ends a job whose dependency failed. Without -ti, such a job would
+        wait forever.
     """
     array = f"[1-{len(job.jobs)}]" if job.array else ""
     options = ["-J", _plain(job.name) + array]

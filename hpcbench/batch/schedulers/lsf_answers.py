@@ -22,7 +22,7 @@ STATES: Mapping[str, State] = {
     "DONE": State.COMPLETED,
     "EXIT": State.FAILED,
 }
-"""LSF job states. EXIT is refined by the termination reason."""
+"""LSF job states. For EXIT, the termination reason determines the exact state."""
 
 _NEVER = re.compile("never satisfied")
 _NOTES = {
@@ -86,7 +86,7 @@ class LsfTimeReader:
     def read(self, cell: str) -> str | None:
         """Return the most recent time that matches ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
 
-        A letter after the time, which denotes its kind, is ignored.
+        A letter after the time, which says what kind of time is meant, is ignored.
         """
         match = re.match(
             r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
@@ -199,7 +199,7 @@ def read_pending(text: str) -> dict[str, str]:
 
 
 def _host(header: str, line: str, wide: bool) -> str:
-    """Return the EXEC_HOST cell. In the wide format cells may be shifted to the right, but no cell is empty."""
+    """Return the EXEC_HOST cell. In the wide format, cells may be shifted to the right, but no cell is empty."""
     cells = line.split()[5:6] if wide else line[header.find("EXEC_HOST") :].split(" ")[:1]
     return "" if cells == ["-"] else "".join(cells)
 

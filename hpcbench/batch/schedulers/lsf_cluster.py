@@ -12,7 +12,7 @@ from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting, parse
 from hpcbench.batch.scripts.duration import Duration
 
 _ALWAYS = ("-J", "-n", "-o", "-q", "-R", "-W")
-"""Options supported by every bsub. A help text without these options is not a list of options."""
+"""Options supported by every bsub. A help text that lacks these options is assumed not to list options."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LsfParameters:
     max_array: int | None
     """Maximum job array size, or None if LSF does not print it."""
     reserves_per_task: bool
-    """Whether resource requests are per slot instead of per host."""
+    """Whether resource requests apply per slot instead of per host."""
 
 
 def find_lsf() -> Sighting:
@@ -46,7 +46,7 @@ def find_lsf() -> Sighting:
 
 
 def read_parameters() -> LsfParameters:
-    """Return the LSF settings. In some LSF variants bparams has fewer options."""
+    """Return the LSF settings. In some LSF variants, bparams has fewer options."""
     answer = ask_scheduler(["bparams", "-a"])
     text = answer.out if answer.ok else ask_scheduler(["bparams", "-l"]).out
     default = re.search(r"(?:DEFAULT_QUEUE\s*=|Default Queues:)\s*(\S+)", text) or re.search(
@@ -73,7 +73,7 @@ def list_queues(hosts: Sequence[Nodes], default: str | None, *, slots: bool) -> 
     Parameters
     ----------
     hosts
-        Kinds of hosts of the cluster.
+        Kinds of hosts in the cluster.
     default
         Name of the default queue, if printed by bparams.
     slots

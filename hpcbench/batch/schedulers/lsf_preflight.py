@@ -15,7 +15,7 @@ from hpcbench.batch.schedulers.lsf_query import HANGS
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline in seconds. The check only makes an error message appear earlier."""
+"""Deadline in seconds. Without the check, the same error would be reported later."""
 _QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
 
 

@@ -26,7 +26,10 @@ from hpcbench.contract.state import State
 from hpcbench.errors import UserError
 
 HANGS = re.compile(r"^.*still trying.*$", re.MULTILINE)
-"""Message of LSF commands when the daemon hangs. The commands retry forever, and bsub resends the job each time."""
+"""Message that LSF commands print when the daemon hangs.
+
+The commands retry forever, and bsub resends the job each time.
+"""
 _NOT_FOUND = re.compile(r"^(Job <[^>]*> is not found|No (\w+ )?job found.*|No matching job found.*)\s*$", re.MULTILINE)
 
 
@@ -143,7 +146,7 @@ def _answered(answer: ProgramResult) -> bool:
 
 
 def _reached(answer: ProgramResult) -> bool:
-    """Return whether LSF was reached. If it was, a failed call means that LSF refused the query."""
+    """Return whether LSF was reached. If LSF was reached, a failed call means that LSF refused the query."""
     away = "is down|[Cc]annot connect|not responding|[Tt]ry later|[Cc]onnection refused|library call"
     return re.search(away, answer.output) is None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 _RANKS = ("JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
-"""Variables with which launchers pass the rank to a process. The first variable that is set is used."""
+"""Variables in which launchers pass the rank to a process. The first variable that is set is used."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Parameters:
     cpus_per_task: int = 1
     gpus_per_node: int = 0
     mem_gb: float | None = None
-    """Reserved memory per host in GB. No memory limit is set, because its unit depends on the site."""
+    """Reserved memory per host in GB. No memory limit is set, because the unit of the limit depends on the site."""
     stderr_to_stdout: bool = False
     queue: str | None = None
     project: str | None = None
@@ -40,7 +40,10 @@ class Parameters:
     signal_delay_min: int = 2
     """Minutes between the checkpoint signal (``-wa``, ``-wt``) and the time limit, or 0 for no signal."""
     refuses: Sequence[str] = ()
-    """Options that this LSF refuses. If ``-wa`` and ``-wt`` are refused, functions receive no checkpoint signal."""
+    """Options that LSF refuses on this machine.
+
+    If ``-wa`` and ``-wt`` are refused, functions receive no checkpoint signal.
+    """
     array_parallelism: int = 256
     additional_parameters: Mapping[str, str | int | None] = field(default_factory=dict)
     """Additional options, such as ``{"-x": None}``."""

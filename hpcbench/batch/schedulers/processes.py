@@ -35,8 +35,8 @@ def alive(process: dict[str, Any] | None) -> bool:
 def end_tree(process: dict[str, Any], *, grace: float) -> None:
     """Terminate a process, its descendants, and all processes in its session.
 
-    The process itself is signaled first, so that it can end its children and write its status files. After it has
-    ended, or after `grace` seconds, all remaining processes are killed.
+    The process itself is signaled first, so that it can end its children and write its status files. After the process
+    has ended, or after `grace` seconds, all remaining processes are killed.
     """
     members = {process["pid"]: process, **_family(process)}
     _signal(process, signal.SIGTERM)

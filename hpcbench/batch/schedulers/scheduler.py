@@ -102,7 +102,7 @@ class JobScheduler(ABC):
         Raises
         ------
         UnclearError
-            The scheduler may have accepted the job, for example after a timeout or without an id in the response.
+            The scheduler may have accepted the job, for example if the call timed out or the response contains no id.
         UserError
             The scheduler refused the job. The message contains the scheduler's message and the remedy.
         """
@@ -121,8 +121,8 @@ class JobScheduler(ABC):
     def choose(self, statuses: Mapping[str, JobStatus], jobs: int) -> Receipt | None:
         """Choose one of several jobs with the same name and return its receipt, or None if there are no jobs.
 
-        If a submission got no response, it may have been sent again, so several jobs can have the same name. Of the
-        accepted jobs, the running job is chosen, else the first pending job, else the first ended job.
+        Several jobs can have the same name if a submission got no response and was sent again. Of the accepted jobs,
+        the running job is chosen, else the first pending job, else the first ended job.
 
         Parameters
         ----------

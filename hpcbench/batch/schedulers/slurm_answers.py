@@ -148,7 +148,10 @@ class _Job:
 
 
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
-    """Parse sacct output with `fields`. Of job steps, only out-of-memory states, memory usage, and energy are used."""
+    """Parse sacct output with `fields`.
+
+    From the lines of job steps, only out-of-memory states, memory usage, and energy are used.
+    """
     jobs: dict[str, _Job] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):
@@ -239,7 +242,7 @@ def _wait_status(cell: str) -> int | None:
 def _ended(ours: State, status: int | None) -> int | None:
     """Return the exit status.
 
-    Return None for the 0 that Slurm reports for scripts that never started or never ended.
+    Return None if Slurm reports 0 for a script that never started or never ended.
     """
     return status if status or ours is State.COMPLETED else None
 

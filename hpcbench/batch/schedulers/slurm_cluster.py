@@ -64,7 +64,10 @@ def list_nodes() -> tuple[dict[str, list[Nodes]], str]:
 
 
 def list_qos() -> dict[str, dict[str, str]]:
-    """Return the limits of each quality of service, keyed by name. The result is empty without accounting."""
+    """Return the limits of each quality of service, keyed by name.
+
+    The result is empty if Slurm accounting is not available.
+    """
     keys = ("MaxWall", "MaxSubmitPU", "MaxJobsPU", "MaxTRES", "MaxTRESPU")
     answer = ask_scheduler(["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format=Name,{','.join(keys)}"])
     rows = [line.split("|") for line in answer.out.splitlines()] if answer.ok else []
@@ -76,7 +79,7 @@ def list_qos() -> dict[str, dict[str, str]]:
 
 
 def count_reserved_cores(partition: str) -> tuple[str, int] | None:
-    """Return a node with cores reserved for the system, and the number of reserved cores.
+    """Return the name of a node on which cores are reserved for the system, and the number of these cores.
 
     Return None if there is no such node.
     """

@@ -12,17 +12,17 @@ _MIG = re.compile(r"(?<![0-9])[1-7]g[._-]?\d+(?:gb)?|(?<![a-z])mig(?![a-z])", re
 
 @dataclass(frozen=True)
 class GresEntry:
-    """GPUs of the same model in a node."""
+    """GPUs of the same model on a node."""
 
     model: str
     """GPU type in Slurm, possibly empty."""
     number: int
     sockets: str
-    """Sockets to which the GPUs are attached, such as ``0`` or ``0-1``. It is empty if Slurm reports none."""
+    """Sockets to which the GPUs are attached, such as ``0`` or ``0-1``, or empty if Slurm reports none."""
 
     @property
     def is_slice(self) -> bool:
-        """Whether the entry consists of GPU slices, according to the type name."""
+        """Whether the type name shows that the entry consists of GPU slices."""
         return bool(_MIG.search(self.model))
 
 
@@ -65,7 +65,7 @@ class Gpus:
 
     @property
     def request(self) -> str:
-        """Request for whole GPUs only. It is empty if the node has no slices, or its GPUs have no type names."""
+        """Request for whole GPUs only. It is empty if the node has no slices, or if its GPUs have no type names."""
         if not self.slices or "" in self._kinds:
             return ""
         return ",".join(f"gpu:{model}:{self._number_of(model)}" for model in self.models)

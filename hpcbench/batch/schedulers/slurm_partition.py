@@ -59,7 +59,7 @@ def _limits(
     associations: Sequence[Association],
     notes: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the limits of the job's quality of service, if it is unambiguous, and then the limits of the partition."""
+    """Yield the limits of the job's quality of service, if only one is possible, then the limits of the partition."""
     partition_qos = fields.get("QoS", "")
     usable = {name for association in associations for name in association.qos}
     job_qos = usable.pop() if len(usable) == 1 else ""
@@ -103,7 +103,7 @@ def _max_nodes(
 
 
 def _nodes_of(resource: str, model: str | None, number: str, kind: Nodes | None) -> int | None:
-    """Convert a resource limit to whole nodes. Return None if the conversion is unknown."""
+    """Convert a resource limit to a whole number of nodes. Return None if the limit cannot be converted."""
     if resource == "node":
         return int(number)
     if kind is None or (model and model != kind.gpu):

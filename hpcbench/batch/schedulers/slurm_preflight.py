@@ -14,7 +14,7 @@ from hpcbench.batch.schedulers.submit_command import SubmitDialect
 from hpcbench.errors import UserError
 
 PATIENCE = 30.0
-"""Deadline of each call in seconds. The check only makes an error message appear earlier."""
+"""Deadline of each call in seconds. Without the check, the same error would be reported later."""
 MOST = 8
 """Maximum number of distinct job headers to check. The jobs of a study differ little."""
 _START = re.compile(r"Job \d+ to start at (\S+) using \d+ processors? on nodes? (\S+)(?: in partition (\S+))?")

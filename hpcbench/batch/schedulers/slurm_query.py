@@ -145,9 +145,11 @@ def _environment() -> dict[str, str]:
 
 
 def since(root: Path) -> datetime.datetime | None:
-    """Return the time of the submission minus one day, because clocks differ. Return None if the time is not recorded.
+    """Return the time of the submission minus one day, in case the machines' clocks differ.
 
-    File times are unreliable. Copying changes them, and users touch files to avoid purges.
+    Return None if the time is not recorded.
+
+    File times are unreliable. Copying a file changes the time, and users touch files to avoid purges.
     """
     written = seconds((read_json(root / "submission.json") or {}).get("time"))
     if written is None:

@@ -1,7 +1,8 @@
 """Submission of a script with a scheduler command, and interpretation of the response.
 
 Exit statuses are unreliable. bsub uses a single status for all errors, and sbatch may fail after the controller has
-accepted the job. The output therefore decides, and a printed id means success regardless of the exit status.
+accepted the job. The result is therefore determined from the output: a printed id means success, regardless of the exit
+status.
 """
 
 import re
@@ -24,7 +25,7 @@ class SubmitDialect:
     """Patterns of a scheduler's responses to a submission."""
 
     id: "re.Pattern[str]"
-    """Line about an accepted job. Group 1 is the id."""
+    """Line that reports an accepted job. Group 1 is the id."""
     busy: "re.Pattern[str]"
     """Response of a busy scheduler, which did not accept the job but may accept it later."""
     unclear: "re.Pattern[str]"
@@ -40,7 +41,10 @@ class SubmitDialect:
     If the pattern does not match, the job may have been accepted. If None, every response without an id is a refusal.
     """
     hangs: "re.Pattern[str] | None" = None
-    """Message that the daemon does not respond. The command keeps resending the job, and any copy may be accepted."""
+    """Message saying that the daemon does not respond.
+
+    The command keeps resending the job, and any copy may be accepted.
+    """
 
     def remedy(self, answer: ProgramResult) -> str:
         """Return the remedy for a refusal, preceded by a colon, or an empty string if no remedy is known."""
@@ -87,5 +91,8 @@ def submit_script(
 
 
 def _killed(answer: ProgramResult) -> bool:
-    """Return whether a signal ended the command, possibly after the submission. Shells report 128 plus the signal."""
+    """Return whether a signal ended the command, possibly after the submission.
+
+    Shells report 128 plus the signal number.
+    """
     return answer.status < 0 or answer.status in (128 + signal.SIGHUP, 128 + signal.SIGKILL, 128 + signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""LSF plugin for submitit. It runs Python functions with ``AutoExecutor(cluster="lsf")``.
+"""LSF plugin for submitit, which runs Python functions with ``AutoExecutor(cluster="lsf")``.
 
 The plugin is registered as a submitit entry point. For usage, see `docs/how-to/lsf-plugin.md`.
 """
@@ -55,7 +55,7 @@ class LSFJob(core.Job[core.R]):
     watcher = LSFInfoWatcher()
 
     def cancel(self, check: bool = True) -> None:
-        """Cancel the job. If `check` is set, raise an error if LSF refuses."""
+        """Cancel the job. If `check` is set, raise an error if LSF refuses to cancel it."""
         _bkill([self._cancel_command, lsf_id(self.job_id)], check)
 
     def _interrupt(self, timeout: bool = False) -> None:
@@ -76,7 +76,7 @@ class LSFExecutor(core.PicklingExecutor):
     Parameters
     ----------
     folder
-        Directory of scripts, pickles and logs. All nodes must have access to it.
+        Directory of scripts, pickles and logs. All nodes must have access to this directory.
     max_num_timeout
         Maximum number of requeues at the time limit, for functions with a checkpoint.
     python
@@ -104,7 +104,7 @@ class LSFExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Return 2 if bsub is on PATH, as submitit does for clusters, otherwise -1."""
+        """Return -1 if bsub is not on PATH, otherwise 2, as submitit does for clusters."""
         return -1 if shutil.which("bsub") is None else 2
 
     @classmethod

@@ -1,7 +1,8 @@
 """Adapter that maps hpcbench's job states to submitit's, and polls all jobs with one call.
 
 submitit treats every unknown state, such as a suspension, as the end of a job. It also discards the whole response if
-the command fails, and LSF's command fails if any job is unknown. This watcher does neither.
+the command fails, and LSF's command fails if any job is unknown. This watcher avoids both errors: it keeps such jobs,
+and uses the rest of the response.
 """
 
 import time
@@ -28,7 +29,7 @@ class StatusWatcher(core.InfoWatcher):
     Parameters
     ----------
     words
-        Function that polls the scheduler. It maps ids to statuses and omits unlisted ids.
+        Function that polls the scheduler. The function maps ids to statuses, and omits unlisted ids.
     delay_s
         Minimum number of seconds between two calls, except for new jobs.
     """

@@ -12,9 +12,12 @@ from hpcbench.batch.sites.site import Site
 Options = list[tuple[str, object]]
 
 _DIRECTIVE = re.compile(r"^\s*(?:#BSUB|#SBATCH|[^A-Za-z0-9\n]+(?:flux|FLUX):)", re.MULTILINE)
-"""Text that a scheduler reads as a directive. Flux accepts any comment character before its keyword."""
+"""Pattern of text that a scheduler reads as a directive. Flux accepts any comment character before its keyword."""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+=@:,~-]*")
-"""Path that needs no quoting. Schedulers expand or truncate other paths, and quoting rules differ by version."""
+"""Pattern of paths that need no quoting.
+
+Schedulers expand or truncate other paths, and quoting rules differ by version.
+"""
 _CWD = {"#SBATCH": "--chdir", "#BSUB": "-cwd", "#flux:": "--cwd"}
 _LOG = {"#SBATCH": "--output", "#BSUB": "-o", "#flux:": "--output"}
 
@@ -144,7 +147,7 @@ def _lsf(job: Job, site: Site, name: str, array: str | None) -> Options:
 
 
 def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
-    """Return the options of `flux batch` for whole nodes. Only the launch command contains the number of ranks."""
+    """Return the options of `flux batch` for whole nodes. The number of ranks is given only in the launch command."""
     if array is not None:
         raise ValueError("flux has no job arrays")
     options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]

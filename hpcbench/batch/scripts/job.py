@@ -41,7 +41,7 @@ class Job:
     reads: Sequence[str] = ()
     """Absolute paths of files outside the submission directory that ranks read."""
     name: str = ""
-    """Name in the queue. The default consists of study name and job id."""
+    """Name in the queue. By default, the name consists of the study's name and the job id."""
     program: bool = False
     """Whether runs execute a user's program. If so, an hpcbench process starts the launcher and reads its output."""
     outside: str = ""
@@ -52,8 +52,11 @@ class Job:
     once_a_node: bool = False
     """Whether the launcher starts one process per node, which then starts the node's ranks."""
     prepared: Collection[str] = ()
-    """Engine runs whose scheme requires setup lines or a preloaded library."""
+    """Ids of engine runs whose scheme requires setup lines or a preloaded library."""
     notify: str | None = None
     """Mail address that the scheduler notifies when the job ends."""
     driver: str = sys.executable
-    """Python interpreter of the job driver. If it is missing on a node, the ranks' interpreter is used."""
+    """Python interpreter of the job driver.
+
+    If this interpreter is missing on a node, the ranks' interpreter is used.
+    """

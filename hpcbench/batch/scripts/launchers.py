@@ -88,7 +88,7 @@ def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[st
     Raises
     ------
     ValueError
-        The shape does not fit on the node, or the dialect cannot express it.
+        The node is too small for the shape, or the dialect cannot express the shape.
     """
     check(shape, site)
     usual, launch = _REGISTRY[site.launcher.kind]
@@ -116,8 +116,8 @@ def mpich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MPICH's Hydra.
 
     Ranks that share cores are not bound, because a waiting rank keeps its core busy and other ranks must be able to
-    migrate. Hydra assigns cores in order. If a rank would be split across sockets, ranks are placed round-robin over
-    sockets.
+    migrate. Hydra assigns cores in order. If a rank would otherwise be split across sockets, ranks are placed
+    round-robin over sockets.
     """
     per_node = ["-ppn", str(shape.ranks_per_node)] if shape.nodes > 1 else []
     argv = ["-n", str(shape.ranks), *per_node, *_hosts(site), "-bind-to"]
@@ -140,7 +140,7 @@ def _hosts(site: Site) -> list[str]:
 def mvapich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MVAPICH's mpiexec, a version of Hydra.
 
-    By default the library binds each rank to one core, which all threads of the rank would share. Here Hydra binds the
+    By default, the library binds each rank to one core, which all threads of the rank would share. Here Hydra binds the
     ranks instead. The library's variables have the prefix MV2_ up to version 2, and MVP_ since version 3.
     """
     off = [word for prefix in ("MV2", "MVP") for word in ("-genv", f"{prefix}_ENABLE_AFFINITY", "0")]
@@ -175,7 +175,7 @@ def openmpi(shape: Shape, site: Site) -> list[str]:
 def srun(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of srun, with all counts given explicitly.
 
-    Since version 22.05 srun ignores the job's --cpus-per-task.
+    Since version 22.05, srun ignores the job's --cpus-per-task.
     """
     argv = [
         f"--nodes={shape.nodes}",

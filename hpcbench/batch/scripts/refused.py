@@ -4,7 +4,7 @@ from hpcbench.batch.scripts.job import Job
 from hpcbench.batch.sites.site import Site
 
 _TOGETHER = {"lsf": (("-wa", "-wt"),)}
-"""Options that are only valid in combination."""
+"""Options that are only valid together."""
 _SPARED: dict[str, dict[str, str]] = {
     "lsf": {
         "-wa": "",
@@ -24,7 +24,7 @@ _SPARED: dict[str, dict[str, str]] = {
 }
 """Optional scheduler options, and the consequence of omitting each.
 
-The consequence is empty if the script does the work itself, such as changing the directory.
+The consequence is empty if the script performs the option's task itself, such as changing the directory.
 """
 
 

@@ -30,7 +30,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sets:
-    """Equal resource sets of a node. The ranks in a set share its cores and see only its GPUs."""
+    """Equal resource sets of a node. The ranks in a set share the set's cores, and see only the set's GPUs."""
 
     per_node: int
     ranks: int
@@ -132,7 +132,7 @@ def check(shape: Shape, site: Site) -> None:
 
 
 def _check_totals(per_node: int, each: Fraction, cores: int, site: Site) -> None:
-    """Check the totals per node, independently of resource sets."""
+    """Check that the totals fit on a node, whatever the resource sets."""
     node, total = site.node, per_node * each
     if each < 0 or (each < 1 and each.numerator not in (0, 1)) or (each > 1 and each.denominator != 1):
         raise ValueError(f"{each} GPUs per rank: give a whole number, or a fraction 1/n")

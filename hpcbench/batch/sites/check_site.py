@@ -64,7 +64,7 @@ def check_file(path: Path) -> list[str]:
 
 
 def _find_optional(site: Site, data: dict[str, Any]) -> Iterator[Fault]:
-    """Yield faults in fields that only some jobs need."""
+    """Yield the faults in fields that are needed only by some jobs."""
     scheduler = data.get("scheduler")
     if site.scheduler.kind == "lsf" and isinstance(scheduler, dict) and "account_option" not in scheduler:
         yield Fault(

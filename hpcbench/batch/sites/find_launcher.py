@@ -1,4 +1,4 @@
-"""Detection of the local launcher's MPI library."""
+"""Detection of the MPI library to which the local launcher belongs."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ def match_banner(text: str) -> tuple[str, str, str] | None:
 
 
 def find_sibling(name: str) -> str | None:
-    """Return the path of a program next to this interpreter. Return None if it is missing or `name` is a path."""
+    """Return the path of a program next to this interpreter. Return None if it is missing, or if `name` is a path."""
     sibling = None if "/" in name else Path(sys.executable).with_name(name)
     return str(sibling) if sibling and sibling.is_file() else None
 
@@ -35,7 +35,7 @@ def find_kind(program: str | None) -> str:
     Parameters
     ----------
     program
-        Path of the launcher. The default is the launcher next to this interpreter. If it is missing, the launcher on
+        Path of the launcher. The default is the launcher next to this interpreter. If there is none, the launcher on
         PATH is used.
     """
     for name in [program] if program else ["mpiexec", "mpirun"]:

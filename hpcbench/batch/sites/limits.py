@@ -14,7 +14,7 @@ from hpcbench.study.load import Loaded
 
 @dataclass(frozen=True)
 class Limits:
-    """Queue of a job, and its time limits."""
+    """Queue and time limits of a job."""
 
     walltime: Duration | None
     """Walltime. None means no limit, which is possible only on the local site."""
@@ -32,7 +32,7 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
     ------
     UserError
         The site does not allow the requested limits. The message contains the field, the queue, the queue's limit with
-        its source, and the smallest changes that help.
+        its source, and the smallest changes that would satisfy the limit.
     """
     study = run.study
     walltime = _read(run, "walltime", study.walltime) or (Duration.parse(site.walltime) if site.walltime else None)
@@ -58,7 +58,7 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
 
 
 def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> None:
-    """Raise an error if the jobs exceed a queue's limit of jobs per user.
+    """Raise an error if the jobs exceed a queue's limit on jobs per user.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
 
 
 def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
-    """Suggest queues whose known limits allow the job without changes."""
+    """Suggest queues whose known limits allow the unchanged job."""
     remedies = []
     for other, queue in site.queues.items():
         limit, most = longest(queue, nodes), most_nodes(queue)

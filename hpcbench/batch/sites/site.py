@@ -134,7 +134,7 @@ class Network(Section):
 
 
 class Launcher(Section):
-    """The launcher of ranks inside a job."""
+    """The launcher that starts the ranks of a job."""
 
     kind: Literal["auto", "mpich", "openmpi", "mvapich", "mpirun_rsh", "srun", "jsrun", "lrun", "ibrun", "flux"] = (
         Field(description="Dialect of the launcher; auto detects this machine's launcher.")
@@ -154,7 +154,7 @@ class Launcher(Section):
 
 
 class Site(Section):
-    """Facts about a machine that job scripts need."""
+    """Facts that job scripts need about a machine."""
 
     site: Name = Field(description="Name.")
     description: Line | None = Field(None, description="Short description.")
@@ -222,7 +222,7 @@ class Site(Section):
     def _most_nodes(self) -> tuple[int, str] | None:
         """Largest node limit of all queues, and a message with its source.
 
-        None if the limit of any queue is unknown.
+        The result is None if the limit of any queue is unknown.
         """
         bounds = {
             name: min(

@@ -55,7 +55,7 @@ def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
     site
         Site to check.
     broken
-        Paths of invalid values. In the site, these values are missing or replaced by other values.
+        Paths of invalid values. In the site, these values are missing or have been replaced by substitutes.
     """
     problems: list[Fault] = []
     for needs, ask in _RULES:
@@ -75,7 +75,7 @@ def _overlap(path: FieldPath, need: FieldPath) -> bool:
 
 
 def _in_one_list(path: FieldPath, broken: FieldPath) -> bool:
-    """Return whether both paths are items of the same list. Removing one item may change the other's index."""
+    """Return whether both paths refer to items of the same list. Removing one item may change the other's index."""
     common = next(
         (i for i, (a, b) in enumerate(zip(path, broken, strict=False)) if a != b), min(len(path), len(broken))
     )

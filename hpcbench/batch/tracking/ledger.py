@@ -1,6 +1,6 @@
 """Ledger of submitted jobs, with one file per job or array.
 
-Each file is written once before the submission and once after it.
+Each file is written once before and once after the submission.
 
 A file without an id means that a command was killed or lost its connection during submission. The next command
 searches for the job by name. If the scheduler lists the job, the command adopts it. Otherwise the job is resubmitted.
@@ -68,7 +68,7 @@ class Ledger:
         self._directory = root / "handed"
         self._submitted: dict[int, SubmittedJob] = {}
         self._last: dict[str, list[int]] = {}
-        """Numbers of the submissions of each job, in order."""
+        """Submission numbers of each job, in ascending order."""
         entries = (_read(path) for path in self._directory.glob("[0-9]*.json"))
         for submitted in sorted(filter(None, entries), key=lambda submitted: submitted.number):
             self._add(submitted)

@@ -1,11 +1,11 @@
 """Lock of a submission directory that works across login nodes.
 
-The lock is a file that names its holder. On some parallel file systems advisory locks are disabled, and on others they
-do not extend to other login nodes. Exclusive file creation works on all file systems.
+The lock is a file that names its holder. On some parallel file systems, advisory locks are disabled. On others, they
+have no effect on other login nodes. Exclusive file creation works on all file systems.
 
-A library is not used: with filelock's `SoftFileLease`, a waiting command must itself observe ten minutes of silence.
-After a crash of another login node, it would give up, because it waits for only one minute. The lock of a dead holder
-is removed under a second lock.
+filelock's `SoftFileLease` is not used, because a waiting command must itself observe ten minutes without an update.
+Since commands wait for only one minute, they would give up after another login node has crashed. The lock of a dead
+holder is removed under a second lock.
 """
 
 import contextlib

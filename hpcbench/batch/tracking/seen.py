@@ -24,7 +24,7 @@ class Seen:
     absent: float | None = None
     """Time of the first response without the job, in seconds since 1970. None if the last response contains the job."""
     ended: int = 0
-    """Number of the attempt whose end was recorded in a status file before this response, or 0."""
+    """Number of the attempt whose end had been recorded in a status file before this response, or 0."""
 
     @property
     def told(self) -> SchedulerAnswer:

@@ -30,13 +30,13 @@ class Tracked:
     jobs: dict[str, Status]
     runs: dict[str, Status]
     ids: dict[str, str]
-    """Scheduler ids of all jobs that are or were listed by the scheduler."""
+    """Scheduler ids of all jobs that the scheduler lists or has listed."""
     silent: str | None = None
     """Reason why the scheduler did not respond, or None if it responded or was not queried."""
 
     @property
     def failed(self) -> bool:
-        """Whether any run failed, or its outcome is unknown."""
+        """Whether any run failed or has an unknown outcome."""
         return any(not (status.state.alive or status.state is State.COMPLETED) for status in self.runs.values())
 
     @property
@@ -55,7 +55,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
     root
         Directory of the submission.
     ask
-        Whether to query the scheduler. If False, its last response is used.
+        Whether to query the scheduler. If False, the scheduler's last response is used.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
 
 
 def _id(job: str, mark: Mark | None, ledger: Ledger, kind: SchedulerKind) -> str | None:
-    """Return the scheduler id of a job. If the job was accepted twice, return the id of the copy that runs."""
+    """Return the scheduler id of a job. If the job was accepted twice, return the id of the copy that is running."""
     submitted = ledger.of(job)
     if submitted is None or mark is None or mark.attempt <= submitted.begun[job]:
         return ledger.element(job)

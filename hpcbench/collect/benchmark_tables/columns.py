@@ -66,7 +66,7 @@ class Heading:
         return len(cells) >= self.least if self.columns[-1].name == UNKNOWN else len(cells) == len(self.columns)
 
     def begins(self, cells: Sequence[str]) -> bool:
-        """Return whether the words may be the beginning of a longer row."""
+        """Return whether the words could be the beginning of a longer row."""
         return self.columns[0].name == SIZE and 1 < len(cells) < self.least and self.read(cells, 0) is not None
 
     def read(self, cells: Sequence[str], line: int) -> TableRow | None:

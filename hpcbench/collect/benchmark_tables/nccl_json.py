@@ -34,7 +34,7 @@ _RESULTS = '"results":'
 
 
 def read_json(text: str, path: Path) -> Microbenchmark | None:
-    """Return the table of a file, or None if the text is not such a file.
+    """Return the table of a file, or None if the file was not written by nccl-tests.
 
     The program writes the file row by row, so a truncated file yields its complete rows.
     """

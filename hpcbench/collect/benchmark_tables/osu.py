@@ -38,7 +38,10 @@ _COLUMNS = tuple(
 _ANY = re.compile(r"\S(?:.{0,60}?\S)??(?:\([^()]{0,20}\)|(?=\s{2}|\s?$))")
 """Pattern of any column header. A header ends with a unit in parentheses, or before two spaces."""
 _FULL = ("seconds_min", "seconds_max", "iterations", "seconds_p50", "seconds_p90", "seconds_p99")
-"""Columns that -f and -z print after the latency, in this order. Some versions leave them out of the heading."""
+"""Columns that -f and -z print after the latency, in this order.
+
+Some versions leave these columns out of the heading.
+"""
 
 
 def heading(text: str, datatype: str) -> tuple[Heading, str] | None:

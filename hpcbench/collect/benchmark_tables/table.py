@@ -19,11 +19,11 @@ class TableRow:
     wrong: int | None = None
     """Number of wrong elements, or None if the results were not checked."""
     datatype: str = ""
-    """Data type of the elements as printed by the tool. It is empty if the tool does not print a data type."""
+    """Data type of the elements as printed by the tool. The text is empty if the tool does not print a data type."""
     operation: str = ""
-    """Reduction operation, such as ``sum``. It is empty if the tool does not print an operation."""
+    """Reduction operation, such as ``sum``. The text is empty if the tool does not print an operation."""
     root: str = ""
-    """Root rank of the collective. It is empty for collectives without a root."""
+    """Root rank of the collective. The text is empty for collectives without a root."""
 
     @property
     def key(self) -> tuple[int | None, str, str, str]:
@@ -38,7 +38,7 @@ class Microbenchmark:
     path: Path
     tool: Tool
     name: str
-    """Benchmark name that the tool prints. It is empty if the tool prints no name."""
+    """Benchmark name that the tool prints. The text is empty if the tool prints no name."""
     version: str
     line: int
     """Line number of the heading."""

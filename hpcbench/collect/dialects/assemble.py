@@ -27,7 +27,7 @@ class LogRecord:
     order: int
     """Index of the record among all records of the file."""
     ended: bool
-    """Whether the end of the record is known, or its line is terminated."""
+    """Whether the record's end was found, or the line of the record is terminated."""
     rank: int | None
     """Rank that printed the record, or None if no prefix contains it."""
     groups: dict[str, str | None]

@@ -8,9 +8,9 @@ from typing import Literal
 from hpcbench.collect.dialects.units import PrintedUnit, Value, compiled
 
 _APART = r"(?<![A-Za-z_])"
-"""Expression for the position before a head, which must not be within a word.
+"""Expression for the position before `Line.head`, which must not be within a word.
 
-A digit may precede a head if two lines were joined.
+A digit may precede the position, because two lines may have been joined.
 """
 _NEVER = r"(?!)"
 Kind = Literal["step", "evaluation", "overflow", "end", "precision"]
@@ -51,18 +51,19 @@ class Line:
     head: str
     """Regular expression for the beginning of the line.
 
-    The groups ``step`` and ``steps`` are numbers of steps. Without ``step``, the line belongs to the last step before
-    the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the line.
+    The groups ``step`` and ``steps`` are the step number and the number of steps. Without ``step``, the line belongs to
+    the last step before the line. ``set`` is the name of the evaluated set, and ``rank`` is the rank that printed the
+    line.
     """
     tail: str = ""
-    """Regular expression for the end of a complete line. A tail is needed because a truncated number is still a number.
+    """Regular expression for the end of a complete line. It is needed because a truncated number is also a number.
 
-    Without a tail, the line's `end` marks a complete line, or the head matches the entire line.
+    Without `tail`, a complete line is recognized by `end`, or `head` matches the entire line.
     """
     joined: str = ""
-    """Expression for the text between head and end if the line was wrapped.
+    """Expression for the text between `head` and `end` if the line was wrapped.
 
-    It is stricter than the expression for complete lines, so that unrelated text is not matched.
+    The expression is stricter than for complete lines, so that unrelated text is not matched.
     """
     end: str = ""
     """End of a line without a closing mark.
@@ -84,12 +85,12 @@ class Line:
 
     @cached_property
     def begins(self) -> re.Pattern[str]:
-        """Expression that finds the head."""
+        """Expression that finds `head` in a line of the file."""
         return re.compile(("" if self.head.startswith(r"\{") else _APART) + self.head)  # no word has a brace
 
     @cached_property
     def ends(self) -> re.Pattern[str]:
-        """Expression that finds the tail."""
+        """Expression that finds `tail` in a line of the file."""
         return re.compile(self.tail or (_NEVER if self.end else ""))
 
     @cached_property
@@ -99,7 +100,7 @@ class Line:
 
     @cached_property
     def ends_with_line(self) -> re.Pattern[str] | None:
-        """Expression that finds the tail at the end of a line in the file."""
+        """Expression that finds `end` at the end of a line of the file."""
         return re.compile(rf"(?:{self.end})\s*$") if self.end else None
 
     def values(self, text: str) -> dict[str, Value]:
@@ -126,7 +127,7 @@ class Dialect:
     """Texts that occur in lines of the dialect. Lines without any of these texts are skipped."""
     lines: tuple[Line, ...]
     engine: bool = False
-    """Whether other frameworks are based on this framework, so that their logs contain its lines.
+    """Whether other frameworks are based on this framework, so that their logs also contain lines of this framework.
 
     The dialect of an engine may include the lines of another engine.
     """

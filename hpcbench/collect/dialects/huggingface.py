@@ -1,4 +1,4 @@
-"""Log lines of nanotron and picotron: fields between bars, with numbers such as 1.23K."""
+"""Log lines of nanotron and picotron: fields separated by vertical bars, with numbers such as 1.23K."""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.forms import BAR, BARS

@@ -1,4 +1,7 @@
-"""Log lines of MaxText: fields between commas. Steps count from 0, and no line contains the total number of steps."""
+"""Log lines of MaxText: fields separated by commas.
+
+Steps count from 0, and no line contains the total number of steps.
+"""
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line
 from hpcbench.collect.dialects.units import PLAIN, SECONDS, TFLOPS

@@ -1,7 +1,7 @@
 """Log lines of Megatron-LM, Megatron-DeepSpeed, and GPT-NeoX, which is based on both.
 
-A bar closes each field. Since 2021 the last field is the number of NaN iterations. Megatron prints on the last rank, so
-the prefix does not contain rank 0.
+Each field ends with a vertical bar. Since 2021, the last field is the number of NaN iterations. Megatron prints on the
+last rank, so the prefix does not contain rank 0.
 """
 
 from hpcbench.collect.dialects.dialect import Dialect, Field, Line

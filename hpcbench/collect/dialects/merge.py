@@ -1,4 +1,7 @@
-"""Merging of lines that belong to the same step into one record. The lines may differ in rank or kind."""
+"""Merging of lines that belong to the same step into one record.
+
+The lines may come from different ranks or be of different kinds.
+"""
 
 from bisect import bisect
 from dataclasses import dataclass, field
@@ -29,7 +32,7 @@ class Merge:
     """Steps and evaluations read so far. Rank 0's value of a quantity takes precedence over the first printed value."""
 
     since_last: set[str]
-    """Quantities that are counted since the previous line. Their values are summed."""
+    """Quantities that are counted since the previous line. The values of these quantities are summed."""
     overflows: list[int] = field(default_factory=list)
     """Positions in the file at which a skipped step is reported, one for each step."""
     _steps: dict[int, _MergedRecord] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class Merge:
         self._steps[step] = first
 
     def missing(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Return the values whose quantities are missing from all steps."""
+        """Return those of the values whose quantity no step contains."""
         present = {name for merged in self._steps.values() for name in merged.values}
         return {name: value for name, value in values.items() if name not in present}
 

@@ -1,4 +1,4 @@
-"""Log lines of NeMo 2 and Automodel: fields between bars.
+"""Log lines of NeMo 2 and Automodel: fields separated by vertical bars.
 
 The validation loss is not read, because NeMo repeats the last validation loss in each line. The lines have no closing
 mark.

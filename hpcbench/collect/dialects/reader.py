@@ -20,12 +20,12 @@ in short logs."""
 
 
 class DialectReader:
-    """Line-by-line reader of a log. Its memory use grows only with the number of steps.
+    """Line-by-line reader of a log. The memory use grows only with the number of steps.
 
     Parameters
     ----------
     path
-        Path for the records. No file is opened here.
+        Path to store in the records. No file is opened here.
     dialect
         Dialect of the lines.
     """
@@ -130,7 +130,7 @@ class DialectReader:
     def _how_it_ended(self, last: Step | None) -> End | None:
         """Return how the run ended, as reported by the framework.
 
-        If further steps follow the report, the last step is used instead.
+        If further steps follow the report, the report is ignored and the last step is used.
         """
         end = self._end if self._end is not None and self._end.line > self._last else None
         if end is None and last is not None and last.step == last.steps:

@@ -1,4 +1,4 @@
-"""Log lines of torchtitan: colored, with two spaces between fields. Every rank may print them.
+"""Log lines of torchtitan: colored, with two spaces between fields. Every rank may print these lines.
 
 Only the last pipeline stage computes a loss. The other stages print -1.
 """

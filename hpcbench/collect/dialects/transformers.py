@@ -58,7 +58,7 @@ END = Line(
 
 
 def trainer(engine: Dialect) -> Dialect:
-    """Return the Trainer's dialect, extended by an engine's lines. The engine's step numbers are not used."""
+    """Return the Trainer's dialect, extended with the lines of an engine. The engine's step numbers are not used."""
     lines = (replace(line, head=re.sub(r"\(\?P<step>", "(?:", line.head)) for line in engine.lines)
     counted = replace(
         LOSSES, counted=True, note="the Trainer prints no step numbers: steps are numbered by counting its lines"

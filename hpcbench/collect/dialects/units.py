@@ -24,7 +24,7 @@ class PrintedUnit:
     pattern: str
     """Regular expression for the printed value, including its unit if no space separates them."""
     convert: Callable[[str], Value | None]
-    """Function that converts the matched text to the unit of `Step`. It returns None for a missing value."""
+    """Function that converts the matched text to the unit of `Step`. The function returns None for a missing value."""
 
 
 def _plain(printed: str) -> float:
@@ -89,7 +89,7 @@ SCALED_TFLOPS = PrintedUnit("TFLOP/s, K to E", _SCALED, lambda printed: _scaled(
 
 
 def compiled(form: str, name: str, unit: PrintedUnit) -> re.Pattern[str]:
-    """Return a regular expression that matches a field. Its group contains the value.
+    """Return a regular expression that matches a field. The expression's group contains the value.
 
     Parameters
     ----------

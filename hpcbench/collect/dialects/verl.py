@@ -1,4 +1,4 @@
-"""Log lines of verl: ``name:value`` between hyphens. Newer versions also print the names of NumPy types.
+"""Log lines of verl: ``name:value`` pairs separated by hyphens. Newer versions also print the names of NumPy types.
 
 The policy loss is not read, because it is not a cross entropy. The lines have no closing mark.
 """

@@ -1,1 +1,1 @@
-"""The classes of a log's events, in one file for each subject. `hpcbench.contract.events` exports all of them."""
+"""The classes of a log's events, with one file per topic. `hpcbench.contract.events` exports all of them."""

@@ -22,6 +22,6 @@ class AppliedScheme(Event):
     preload_sha256: str | None
     """SHA-256 of the library in hexadecimal. None if no library is loaded or the library could not be read."""
     versions: dict[str, Any] | None
-    """Versions of PyTorch and of the communication libraries that are installed next to it."""
+    """Versions of PyTorch and of the communication libraries installed with it."""
     modules: tuple[str, ...] | None
     """Environment modules that were loaded."""

@@ -14,7 +14,7 @@ class Configuration(Event):
     run: dict[str, Any] | None
     """The run's ``run.json``."""
     parameters: int | None
-    """Number of the model's parameters."""
+    """Number of parameters of the model."""
     model_flops_per_sample: float | None
     """Floating-point operations that the model needs for one sequence, without recomputation.
 
@@ -48,7 +48,7 @@ class IdleRule(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeGradients(Event):
-    """Notice that the embedding gradient is sent whole although `sparse_gradients` requests rows."""
+    """Notice that the embedding's complete gradient is sent, although `sparse_gradients` requests rows."""
 
     NAME: ClassVar[str] = "whole_gradients"
     reason: str | None
@@ -65,13 +65,13 @@ class SparseSwitch(Event):
     If the value exceeds 1, rows always take fewer bytes.
     """
     measured: float | None
-    """Density up to which sending rows is faster. 0 means that rows are never faster, 1 that they always are."""
+    """Density up to which sending rows is faster: 0 if rows are never faster, and 1 if they always are."""
     whole_s: float | None
     """Seconds to send the whole gradient, on the slowest rank."""
     densities: tuple[float, ...] | None
     """Densities that were measured."""
     rows_s: tuple[float, ...] | None
-    """Seconds to send rows at each of these densities, on the slowest rank."""
+    """Seconds to send rows at each of the measured densities, on the slowest rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class UnknownGroup(Event):
     group: str | None
     """Description of the group in the program."""
     bytes: int | None
-    """Bytes of all tensors in its calls, on all ranks."""
+    """Bytes of all tensors in the group's calls, on all ranks."""
     remedy: str | None
     """Line that assigns a dimension to the group when it is added to the study."""
 
@@ -94,6 +94,6 @@ class VarianceFrozen(Event):
     NAME: ClassVar[str] = "variance_frozen"
     step: int | None
     elements: int | None
-    """Number of elements in the whole model."""
+    """Number of elements of the whole model."""
     without_gradient: int | None
     """Number of elements that had no gradient before the freeze. These elements never change afterwards."""

@@ -23,7 +23,7 @@ class CallGroup(LogObject):
     codec: str | None
     """Codec, or an empty text for calls that were not encoded."""
     why: str | None
-    """Reason why the calls were not encoded. It is empty if the calls were encoded."""
+    """Reason why the calls were not encoded. The text is empty if the calls were encoded."""
     calls: int | None
     call_bytes: int | None
     """Bytes of the tensors in the calls."""

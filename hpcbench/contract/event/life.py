@@ -8,7 +8,7 @@ from hpcbench.contract.event.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Event):
-    """The beginning of the run. Lines above it in the log belong to an earlier attempt."""
+    """The beginning of the run. Lines before this event in the log belong to an earlier attempt."""
 
     NAME: ClassVar[str] = "start"
     time: str | None
@@ -26,7 +26,7 @@ class Start(Event):
     """Values of the study's matrix, apart from scheme and repeat."""
     scheme: str | None
     attempt: int | None
-    """Number of times that the job has started the run."""
+    """How many times the job has started the run."""
     resumed_from: int | None
     """Step of the checkpoint that the run continues from, or None if it begins with its first step."""
 
@@ -39,7 +39,7 @@ class Evaluation(Event):
     step: int | None = None
     """Step after which the loss was computed."""
     split: str | None
-    """Part of the data that was evaluated."""
+    """Split of the data that was evaluated."""
     loss: float | None
     tokens: int | None = None
     """Number of tokens over which the loss is averaged."""
@@ -88,4 +88,4 @@ class End(Event):
     seconds: float | None = None
     """Seconds from the preparation of the first step to the end of the run."""
     reason: str | None = None
-    """Reason why the run ended in this state. It is empty if the state needs no explanation."""
+    """Reason why the run ended in this state. The text is empty if the state needs no explanation."""

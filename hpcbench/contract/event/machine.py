@@ -92,7 +92,7 @@ class Environment(Event):
     kernels: str | None
     """Instruction set of the codecs' kernels."""
     comm_precision: dict[str, Any] | None
-    """Number format of messages for each kind of content."""
+    """Number format of the messages, keyed by kind of content."""
     overlap: bool | None
     """Whether communication overlaps with computation."""
     mpi_thread_level: int | None

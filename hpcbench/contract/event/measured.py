@@ -17,10 +17,10 @@ class ChannelTraffic(LogObject):
     phase: str | None
     kind: str | None
     axis: str | None = None
-    """Tensor-grid axis. It is omitted for traffic that uses no grid axis."""
+    """Tensor-grid axis. The field is omitted for traffic that uses no grid axis."""
     codec: str | None
     dtype: str | None = None
-    """Number format of the messages. It is omitted if the channel does not fix the format."""
+    """Number format of the messages. The field is omitted if the channel does not fix the format."""
     min_bytes: int | None = 0
     """Size below which messages are not encoded."""
     between_nodes: bool | None = False
@@ -32,7 +32,7 @@ class ChannelTraffic(LogObject):
     calls: int | None
     """Number of collectives and messages."""
     plain_calls: int | None
-    """Number of calls without the channel's codec, which would be slower or is excluded by a rule of the scheme."""
+    """Number of calls that did not use the channel's codec, because it would be slower or a rule excludes it."""
     message_bytes: int | None
     """Bytes before the codec."""
     wire_bytes: int | None
@@ -85,10 +85,10 @@ class ExpertLayer(LogObject):
     dropped: int | None
     """Number of token assignments that exceeded an expert's capacity."""
     balance_loss: float | None
-    """Mean of the load-balancing loss, without its weight. The value is 1 if all experts receive the same number of
+    """Mean of the unweighted load-balancing loss. The value is 1 if all experts receive the same number of
     tokens."""
     z_loss: float | None
-    """Mean of the router's z-loss, without its weight."""
+    """Mean of the router's unweighted z-loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class ExpertTokens(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class RowTraffic(Counted):
-    """Traffic of the embedding's gradient, which is sent either as touched rows or whole."""
+    """Traffic of the embedding's gradient, which is sent either completely or as the touched rows."""
 
     NAME: ClassVar[str] = "sparse_gradients"
     switch_density: float | None
@@ -148,7 +148,7 @@ class PhaseTimes(Counted):
 
 
 _MOST_DIGITS = 15
-"""Maximum number of digits of ages and counts in a log. Real values are far below this limit."""
+"""Maximum number of digits that a staleness or a count may have in a log. Actual values are far below this limit."""
 
 
 def _is_age(key: str) -> bool:
@@ -227,20 +227,20 @@ class MemoryUse(Event):
         "host_optimizer_bytes",
         "host_residuals_bytes",
     )
-    """Fields of memory that is kept from step to step, on the device and on the host."""
+    """Fields for memory that is kept between steps, on the device and on the host."""
     host_rank_bytes: int | None
     """Peak resident memory of the rank that uses the most."""
     host_bytes: int | None
     """Peak resident memory, summed over all ranks. Shared memory counts once for each rank."""
     device_bytes: int | None = None
-    """Peak GPU memory allocated by PyTorch, on the rank with the most."""
+    """Peak GPU memory allocated by PyTorch, on the rank with the highest peak."""
     device_reserved_bytes: int | None = None
     """Peak GPU memory reserved by PyTorch on the rank with the most allocated memory."""
     device_buffer_bytes: int | None = None
     """GPU memory for the buffers of collectives."""
     device_parameters_bytes: int | None = None
     device_stashes_bytes: int | None = None
-    """Peak memory for older versions of the weights, if the schedule keeps some."""
+    """Peak memory for older versions of the weights, if the schedule keeps such versions."""
     device_gradients_bytes: int | None = None
     host_gradients_bytes: int | None = None
     device_optimizer_bytes: int | None = None

@@ -19,12 +19,12 @@ class LogObject:
 
     Each field of a subclass is a key of the object, in the same order. A field without a default is always written, and
     the value None becomes null. A field with a default is omitted if its value is the default. The type of a field is
-    ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a `LogObject`. It may also be a tuple of one of these
-    types, or a union of these types and None.
+    ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a `LogObject`. The type may also be a tuple of one of
+    these types, or a union of these types and None.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata={"key": False})
-    """The object as it was read, including keys that no field declares. It is never written."""
+    """The object as it was read, including keys that no field declares. This copy is never written."""
 
     @classmethod
     def read(cls: type[P], data: Mapping[str, Any], **more: Any) -> P:
@@ -69,7 +69,7 @@ class _Key:
     read: _Reader
     """A function that returns the value if it has the key's type, else None."""
     always: bool
-    """Whether the key is written even if it has its default."""
+    """Whether the key is written even if its value is the default."""
     default: Any
     part: type[LogObject] | None
     """The class of the nested object or objects."""

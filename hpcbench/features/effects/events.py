@@ -17,9 +17,9 @@ class CodecEffect(LogObject):
     loss: float | None
     """Change of the loss, as a fraction of the loss, or None if it is not finite."""
     update: float | None
-    """Norm of the change of the weight update, as a fraction of the norm of the update, or None."""
+    """Norm of the change in the weight update, divided by the norm of the update, or None."""
     descent: float | None
-    """First-order change of the loss by the changed update, as a fraction of the loss, or None."""
+    """First-order estimate of the loss change due to the changed update, as a fraction of the loss, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ class Energy(Counted):
     joules: float | None
     """Energy of the scope in joules."""
     node_joules: float | None
-    """Joules of whole nodes. As in the next two fields, None means that a counter is missing or unusable."""
+    """Joules of whole nodes. Here and in the next two fields, None means that a counter is missing or unusable."""
     gpu_joules: float | None
     processor_joules: float | None
     """Joules of processors. Memory is included if it has counters."""

@@ -19,4 +19,4 @@ class MessagesKept(Event):
     left_out: int | None
     """Number of selected messages that were dropped because a step reached its limit."""
     seconds: float | None
-    """Time in seconds for writing the files."""
+    """Seconds taken to write the files."""

@@ -26,7 +26,7 @@ _INFINIBAND_TYPE = "32"
 The port counters include the bytes of these interfaces.
 """
 _WORD = 4
-"""Bytes per unit of the data counters of an InfiniBand port."""
+"""Bytes per count of an InfiniBand port's data counters."""
 _SATURATED = 2**32 - 1
 """Saturation value of old 32-bit InfiniBand counters."""
 
@@ -61,7 +61,7 @@ def read_counters(net_dev: Path = NET_DEV, sys_class: Path = SYS_CLASS) -> dict[
 def _read_interfaces(net_dev: Path, directory: Path) -> dict[str, Reading]:
     """Read the counters of interfaces that send to other nodes.
 
-    Normally these are the physical interfaces. In a network namespace without physical interfaces, all interfaces that
+    Normally, these are the physical interfaces. In a network namespace without physical interfaces, all interfaces that
     are not built on another interface are read.
     """
     readings: dict[str, Reading] = {}

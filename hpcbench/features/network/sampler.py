@@ -18,7 +18,7 @@ _INTERVAL_S = 0.25
 _LONG_RUN_S = 600.0
 """Run time in seconds after which samples are taken less often.
 
-In a long run, the exact times of single steps matter less.
+In a long run, the exact times of individual steps matter less.
 """
 _LONG_INTERVAL_S = 2.0
 

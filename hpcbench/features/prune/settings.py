@@ -88,7 +88,7 @@ class Prune(Feature):
         """Compute the fraction of zeros after `updates` updates (arXiv 1710.01878, section 3).
 
         The fraction grows from 0 at `begin` to `sparsity` at `end` as ``sparsity * (1 - (1 - progress)^3)``. The
-        fraction changes once per `every` updates.
+        fraction changes only after every `every` updates.
         """
         begin, end = self._first_and_last()
         sparsity = Fraction(str(self.sparsity))

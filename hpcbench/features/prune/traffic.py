@@ -29,7 +29,7 @@ Counted = Sequence[Sequence[int]]
 
 
 class Zeros(NamedTuple):
-    """Numbers of zeros in a rank's buckets in one step, counted in the masks."""
+    """Numbers of zeros in a rank's buckets in one step, taken from the masks."""
 
     before: Counted
     """Zeros in the mask that applies to the gradients."""
@@ -40,7 +40,7 @@ class Zeros(NamedTuple):
 def list_masked_buckets(
     buckets: Sequence[PredictedBucket], model: Model, train: Train, layout: Layout, *, updates: int, zeros: Zeros | None
 ) -> list[tuple[PredictedBucket, int]]:
-    """Return the buckets of a rank, each with its message lengths after `updates` updates and a count of 1."""
+    """Return pairs of a bucket, with its message lengths after `updates` updates, and the number 1."""
     prune = resolve_pruning(train)
     if prune is None:
         return [(bucket, 1) for bucket in buckets]

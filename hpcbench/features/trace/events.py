@@ -16,4 +16,4 @@ class TraceWritten(Counted):
     left_out: int | None
     """Number of spans that were dropped because a file reached its limit."""
     seconds: float | None
-    """Time in seconds for writing the files."""
+    """Seconds taken to write the files."""

@@ -90,7 +90,7 @@ class TraceObserver(Observer):
 
 
 def _select_in_steps(spans: tuple[TraceSpan, ...]) -> tuple[TraceSpan, ...]:
-    """Return the spans that are within steps.
+    """Return the spans that lie within steps.
 
     Reductions for the step line take place after the step and are excluded.
     """

@@ -23,11 +23,11 @@ WAYS: dict[Context, tuple[Attention, Order]] = {
     "rsa": (row_attention, zigzag),
     "ulysses": (head_attention, in_order),
 }
-"""Attention function and order of positions for each method."""
+"""Attention function and order of positions, keyed by method."""
 
 
 class Positions:
-    """The positions of every sample that this rank holds.
+    """The positions that this rank holds of every sample.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Positions:
         return tokens[:, self.places(tokens.shape[1] // self._group.size, tokens.device)]
 
     def put_into(self, model: Any) -> None:
-        """Set these positions in the blocks, and in the embedding if present, of a part of the model."""
+        """In a part of the model, set these positions in the blocks and, if present, in the embedding."""
         if self._group is None:
             return
         core = partial(self._attention, ranks=Sharers.of(self._group, self._policy, overlap=self._overlap))

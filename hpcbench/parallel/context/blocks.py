@@ -72,7 +72,7 @@ def attend_backward(
 
 
 def repeat_heads(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat each key or value head for its query heads: [b, g, m, d] -> [b, a, m, d]."""
+    """Repeat each key or value head for the query heads that it serves: [b, g, m, d] -> [b, a, m, d]."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 

@@ -45,7 +45,7 @@ class Sharers:
 
 
 def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]:
-    """Yield the rank and the values of every block, starting with this rank's own block, then the previous rank's.
+    """Yield the rank and the values of every block, starting with this rank's own block and the previous rank's block.
 
     While the caller processes a block, the block is forwarded and the next block is received. There are two buffers, so
     a block is overwritten when the caller requests the second block after it.
@@ -71,7 +71,9 @@ def go_round(block_here: Tensor, ranks: Sharers) -> Iterator[tuple[int, Tensor]]
 
 
 class Homeward:
-    """Gradient sums of blocks that travel around the ring to their owners. Every rank adds its contribution.
+    """Sums of the blocks' gradients, which travel around the ring to the owners of the blocks.
+
+    Every rank adds its contribution.
 
     The ranks process the blocks in the order of `go_round`. The contribution to a rank's own block is not sent. A sum
     makes the same number of hops as its block and arrives at the owner of the block.

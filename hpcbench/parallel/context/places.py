@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 Order = Callable[[int, int, int], Tensor]
-"""Function of m, the rank and the number of ranks that returns the global indices of the rank's positions, [m]."""
+"""Function that returns the global indices of a rank's positions, [m], given m, the rank and the number of ranks."""
 
 
 def in_order(positions: int, rank: int, ranks: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Ring attention. Key-value blocks move around the ring, and each rank merges its attention to all blocks.
+"""Ring attention. Key-value blocks move around the ring, and each rank merges its attention results for all blocks.
 
 A rank stores at most two blocks in addition to its own, and no scores (Liu et al., arXiv 2310.01889). In the backward
 pass, keys and values move around the ring again, together with their gradients. Shapes: b samples, a query heads, g

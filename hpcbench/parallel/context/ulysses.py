@@ -2,12 +2,12 @@
 
 Ranks exchange positions for heads: each rank computes some heads at all positions.
 
-An all-to-all of queries, keys and values precedes the attention, and an all-to-all of the result follows. The backward
-pass exchanges the gradients in the opposite direction. With overlap, the heads of a rank are exchanged in two halves:
-one half is computed while the other half is transferred. With grouped queries, a key-value head moves together with the
-r query heads of its group. Shapes: p ranks, b samples, a key-value heads with r query heads each, m positions per rank,
-s = p m positions in total, g heads per exchange, d features per head, t tensors per exchange (r + 2 before the
-attention, r after it).
+Queries, keys and values are exchanged in an all-to-all before the attention, and the results in another all-to-all
+after it. The backward pass exchanges the gradients in the opposite direction. With overlap, the heads of a rank are
+exchanged in two halves: one half is computed while the other half is transferred. With grouped queries, a key-value
+head moves together with the r query heads of its group. Shapes: p ranks, b samples, a key-value heads with r query
+heads each, m positions per rank, s = p m positions in total, g heads per exchange, d features per head, t tensors per
+exchange (r + 2 before the attention, r after it).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Dispatch plan of a rank's tokens: index arithmetic for the order of sent and received rows.
 
 Sent rows are sorted by expert, and therefore by the rank that holds the expert. With a capacity limit, every expert
-receives the same number of rows from every sample. Unused rows are zero, and all ranks can compute all counts. Without
-a capacity limit, only the routed rows are sent, and the ranks exchange the row counts first.
+receives the same number of rows from every sample. Unused rows are zero, and every rank can compute all counts without
+communication. Without a capacity limit, only the routed rows are sent, and the ranks exchange the row counts first.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ class Parcels(NamedTuple):
     Attributes
     ----------
     source
-        Index of the choice of each sent row, ``token * k + choice``. For an empty row, the index is the number of
-        choices.
+        For each sent row, the index of its choice, ``token * k + choice``, or the number of choices if the row is
+        empty.
     back
-        Index of the sent row of each choice. For a dropped choice, the index is the number of rows.
+        For each choice, the index of its sent row, or the number of rows if the choice was dropped.
     counts
         Numbers of rows sent to and received from each rank.
     by_expert

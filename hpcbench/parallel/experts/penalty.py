@@ -17,7 +17,7 @@ class Penalty:
     Attributes
     ----------
     factor
-        Factor of the loss of a micro-batch: the loss scale divided by the number of micro-batches.
+        Multiplier of the loss of a micro-batch: the loss scale divided by the number of micro-batches.
     """
 
     def __init__(self) -> None:

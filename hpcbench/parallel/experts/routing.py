@@ -1,7 +1,7 @@
 """Routing of tokens to experts, computed from the router logits of each sample.
 
 Each sample is routed separately: only the tokens of the same sample compete for the capacity of an expert (the groups
-of arXiv 2006.16668, section 2.2). Therefore the same tokens are dropped for every layout and micro-batch size, and
+of arXiv 2006.16668, section 2.2). Therefore, the same tokens are dropped for every layout and micro-batch size, and
 router losses are means over samples.
 
 Shapes: b samples, s positions, E experts, k experts per token.
@@ -30,10 +30,10 @@ class Routing(NamedTuple):
     gate
         Weights of the experts' outputs, in fp32 or better.
     place
-        Index of the token among the tokens of its sample that selected the same expert, in the order of acceptance.
+        Position of the token in its expert's order of acceptance, counting only tokens of the same sample.
     accepted
-        Whether the token is within the capacity of the expert. Otherwise the expert adds nothing to the token's output,
-        and its gate receives no gradient.
+        Whether the token is within the capacity of the expert. Otherwise, the expert adds nothing to the token's
+        output, and its gate receives no gradient.
     """
 
     expert: Tensor
@@ -48,7 +48,8 @@ class Losses(NamedTuple):
     balance: Tensor
     """Load-balancing loss ``E sum(f_i P_i)``.
 
-    f_i is the share of choices and P_i the mean probability of expert i. The loss is 1 if all experts are equal.
+    f_i is the share of the choices that select expert i, and P_i is the mean probability of this expert. The loss is 1
+    if all experts are equal.
     """
     z: Tensor
     """Mean square of the log-sum-exp of the logits (arXiv 2202.08906, section 3.2)."""
@@ -80,7 +81,7 @@ def by_probability(expert: Tensor, values: Tensor, count: int) -> Tensor:
     """Order the tokens of each expert by probability, then by position, and return each token's index, [b, s, k].
 
     Equal tokens, such as consecutive spaces, have probabilities that differ only by rounding, which depends on the
-    micro-batch size. Therefore probabilities are compared with a resolution of 12 bits.
+    micro-batch size. Therefore, probabilities are compared with a resolution of 12 bits.
     """
     b, s, _ = expert.shape
     rounded = (values * COMPARED).round()

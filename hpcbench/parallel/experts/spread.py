@@ -1,9 +1,9 @@
 """Expert parallelism. Tokens are sent to the ranks that hold their experts, and the results are sent back.
 
 An expert-parallel group consists of consecutive data-parallel ranks. Each rank holds a part of a layer's experts and
-the complete router. Tensor-parallel ranks process the same tokens, and each holds a part of every expert, like a part
-of an MLP. Partial results are summed on the ranks that hold the expert, before the rows are sent back. Context-parallel
-ranks route their own positions and exchange the counts of selected experts.
+the complete router. Tensor-parallel ranks process the same tokens. Each holds a part of every expert, split like an
+MLP. Partial results are summed on the ranks that hold the expert, before the rows are sent back. Context-parallel ranks
+route their own positions and exchange the counts of selected experts.
 
 The shared expert is computed while rows are sent to the experts.
 """
@@ -158,7 +158,7 @@ def _taken(rows: Tensor, index: Tensor) -> Tensor:
 def spread_experts(model: nn.Module, mesh: Mesh, policy: Policy, settings: Experts | None, *, overlap: bool) -> None:
     """Modify the mixture-of-experts layers of a model in-place to use expert parallelism.
 
-    This is a no-op if each rank holds all experts completely and all positions of its samples.
+    The call is a no-op if each rank holds all experts completely and all positions of its samples.
     """
     if settings is None:
         return

@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
     @property
     def back(self) -> "Counts":
-        """Counts of the opposite direction."""
+        """Counts for the opposite direction."""
         return Counts(self.receives, self.sends)
 
 
@@ -43,7 +43,7 @@ class Way(NamedTuple):
 
 
 class Move:
-    """One exchange of rows [n, h], in the forward pass and then in the backward pass."""
+    """An exchange of rows [n, h] in the forward pass, and of their gradients in the backward pass."""
 
     def __init__(self, way: Way, counts: Counts) -> None:
         self.way, self.counts = way, counts

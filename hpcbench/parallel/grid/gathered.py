@@ -33,7 +33,7 @@ class GatheredProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Compute the gradients of x and w. The reduction for w overlaps with the computation for x."""
+        """Compute the gradients of x and w. The gradient of w is reduced while the gradient of x is computed."""
         x, weight = ctx.saved_tensors
         product, lines = ctx.product, ctx.lines
         dy = gather(gradients[0].contiguous(), lines.back(product.input_gradient.left)).wait()

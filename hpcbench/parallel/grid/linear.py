@@ -21,7 +21,7 @@ class GridLinear(nn.Module):
     word
         Role of the layer in the model's table: ``column``, ``row`` or ``head``.
     lines
-        Lines of the grid.
+        Lines of ranks along the axes of the grid.
     """
 
     def __init__(self, plain: nn.Linear, word: str, lines: Lines) -> None:

@@ -24,7 +24,7 @@ class GridLine(NamedTuple):
 
 
 class Lines:
-    """The lines that contain one rank.
+    """The lines of ranks that contain a given rank.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Lines:
         return self.backward(move.axis) if move else None
 
     def select_rows(self, x: Tensor, axes: Axes) -> Tensor:
-        """Select this rank's rows of a tensor that all ranks hold completely. The axes cut the rows."""
+        """Select this rank's rows of a tensor that all ranks hold completely. The rows are divided along the axes."""
         return x[cut_evenly(len(x), self.grid.count(axes))[self.index(axes)]]
 
     def index(self, axes: Axes) -> int:
@@ -104,7 +104,7 @@ def laid(x: Tensor, spread: ActivationCuts) -> Tensor:
 
 
 def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
-    """Check that annotated activations are cut as the layer that reads them expects.
+    """Check that annotated activations have the cuts that the next layer expects.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """LayerNorm and RMSNorm of features that are divided along an axis of the grid.
 
-Statistics are merged without compression over the axis.
+Statistics are merged over the axis without compression.
 
 Each rank computes the mean of its own features and the sum of squared deviations from this mean. The method of Chan,
-Golub and LeVeque (1983) merges these statistics without the cancellation that occurs in the difference of the mean
-square and the squared mean. An RMSNorm needs only the sum of squares.
+Golub and LeVeque (1983) merges these statistics. The method avoids the cancellation that occurs when the squared mean
+is subtracted from the mean square. An RMSNorm needs only the sum of squares.
 """
 
 from typing import Any

@@ -20,7 +20,7 @@ from hpcbench.parallel.grid.moves import Coming, broadcast, reduce
 
 
 class Operand(NamedTuple):
-    """A rank's block of an operand, and the line that broadcasts it (None for an operand without the streamed dim)."""
+    """A rank's block of an operand, and the line for its broadcast (None for an operand without the streamed dim)."""
 
     block: Tensor
     line: GridLine | None = None
@@ -36,7 +36,7 @@ def stream(how: Multiplication, left: Operand, right: Operand, into: GridLine | 
     Parameters
     ----------
     how
-        The multiplication, which determines the number of pieces.
+        The kind of multiplication, including the number of pieces.
     left, right
         The operands.
     into

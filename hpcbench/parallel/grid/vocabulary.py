@@ -38,7 +38,7 @@ class GridVocabulary(nn.Module):
 
 
 class GridPositions(nn.Module):
-    """Position embedding with the table [s, h], cut by the same axes as the features."""
+    """Position embedding whose table, [s, h], is cut by the same axes as the features."""
 
     def __init__(self, plain: nn.Embedding, word: str, lines: Lines) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class GridPositions(nn.Module):
 
 
 def rows_of(tokens: Tensor, table: Tensor, piece: int) -> Tensor:
-    """Look up the rows of tokens: [b, s] -> [b, s, h]. Rows in other pieces of the table are zero."""
+    """Look up the rows of tokens: [b, s] -> [b, s, h]. Rows of other pieces are set to zero."""
     place, present = locate(tokens, slice(piece * len(table), (piece + 1) * len(table)))
     return F.embedding(place, table).masked_fill(~present.unsqueeze(-1), 0)
 

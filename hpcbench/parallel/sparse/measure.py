@@ -1,8 +1,8 @@
 """Measurement of the density below which sending rows is faster than sending the whole gradient of a table.
 
 The measurement takes place before step 1. The ranks send a gradient of the actual length with both methods. Times
-differ between ranks, and ranks that select different methods would deadlock. Therefore all ranks use the maximum times
-over all ranks.
+differ between ranks, and ranks that select different methods would deadlock. Therefore, all ranks use the maximum of
+each time over the ranks.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def measure(by_rows: ByRows | None, piece: Piece | None, *, world: Group, exact:
     world
         All ranks.
     exact
-        Channel without compression, used for the times.
+        Channel without compression, used to exchange the times.
     clock
         Clock that measures the times of this rank.
     """

@@ -2,7 +2,8 @@
 
 At stage 0, each replica sends its rows to all other replicas. With ZeRO, each row is sent only to the owners of its
 values. The replicas first exchange their row counts, so they all select the same method. The replicas send the whole
-gradient if it takes fewer bytes, or if this was measured to be faster. Every replica adds rows in rank order.
+gradient if it takes fewer bytes, or if measurements have shown that it is faster. Every replica adds rows in rank
+order.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class ByRows:
     taken : Taken
         Statistics of past reductions.
     switch : float or None
-        Measured density up to which rows are faster. If it is None, the numbers of bytes determine the method.
+        Measured density up to which rows are faster. If None, the method that sends fewer bytes is used.
     """
 
     def __init__(self, touched: Touched, *, group: Group, channel: Channel, exact: Channel, always: bool) -> None:
@@ -68,7 +69,7 @@ class ByRows:
         self.switch: float | None = None
 
     def begin(self) -> None:
-        """Discard rows that were recorded in an unused step."""
+        """Discard rows that were recorded in a step whose gradients are not used."""
         self._touched.forget()
 
     def ways(self, piece: Piece) -> Ways:
@@ -133,7 +134,7 @@ class ByRows:
         Parameters
         ----------
         piece, gradients
-            Piece to reduce, and whole gradient.
+            Piece to reduce, and the whole gradient.
         index
             Touched rows of this replica.
         counts

@@ -1,4 +1,4 @@
-"""Choice between sending rows and sending the whole gradient of a table, based on the bytes of all replicas.
+"""Choice between sending rows and sending the whole gradient of a table, by the bytes that all replicas send.
 
 `measure` determines the density at which both methods are equally fast.
 
@@ -31,7 +31,8 @@ class Ways:
     length
         Number of values of the whole gradient, including padding.
     wire_bytes
-        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes before encoding.
+        Encoded bytes of the whole gradient. If the encoded size depends on the values, the bytes are counted before
+        encoding.
     scattered
         Whether each replica needs only the sum of its own piece (ZeRO stages 1 to 3).
     gathered
@@ -48,7 +49,7 @@ class Ways:
 
     @property
     def whole_bytes(self) -> int:
-        """Bytes that all replicas send to reduce the whole gradient: reduce-scatter, and at stage 0 also all-gather."""
+        """Bytes that all replicas send to reduce the whole gradient: reduce-scatter and, at stage 0, all-gather."""
         return (self.replicas - 1) * self.wire_bytes * (1 if self.scattered else 2)
 
     def leaving(self, counts: Counts, replica: int) -> int:

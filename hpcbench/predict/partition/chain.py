@@ -3,8 +3,8 @@
 The costs are those of PipeDream's partitioner (SOSP 2019), for one micro-batch:
 
 - A stage of some layers on m ranks takes ``max(compute, 2 (m - 1) |w| / (m B)) / m``. The replicas of a stage take
-turns, and the gradients of its weights are summed over them.
-- A boundary takes ``2 a / B``, for an activation and a gradient.
+turns, and the gradients of the stage's weights are summed over the replicas.
+- The messages across a boundary take ``2 a / B``, for an activation and a gradient.
 
 With a codec, the bytes of a message are multiplied by ``ratio``, and each unencoded byte takes ``codec_s`` additional
 seconds.
@@ -57,7 +57,8 @@ class LinkLevel:
     """Units of one kind that are connected by links of one kind: the ranks of a node, or nodes."""
 
     units: int
-    """Number of units. On the lowest level a unit is a rank. On other levels a unit is the entire next lower level."""
+    """Number of units. On the lowest level, a unit is a rank. On other levels, a unit is the entire next lower
+    level."""
     bytes_per_s: float
     """Bandwidth of a unit's link in one direction in bytes per second."""
 

@@ -1,6 +1,6 @@
-"""Plans of the partitioner for a run: PipeDream's free cut, layouts that the engine can run, and a plan for 2BW.
+"""Plans of the partitioner for a run: PipeDream's unrestricted cut, layouts for the engine, and a plan for 2BW.
 
-The planner of PipeDream-2BW (arXiv 2006.09503, section 4) tries every width, depth, micro-batch and kind of
+The planner of PipeDream-2BW (arXiv 2006.09503, section 4) tries every width, depth, micro-batch size and kind of
 recomputation that fits into the memory, and returns the plan with the most samples per second.
 """
 

@@ -1,8 +1,8 @@
-"""Layers that fit into the memory of some ranks, regardless of their computing time. Pure.
+"""Layers that fit into the memory of a given number of ranks, regardless of their computing time. Pure.
 
 Adding ranks to a stage never increases the number of weight versions that it holds, and removing layers never increases
-its memory use. For the stages behind a boundary it is therefore sufficient to find the first layer that they can reach:
-a cut fits if its stages reach layer 0.
+its memory use. For the stages after a boundary, it is therefore sufficient to find the first layer that these stages
+can reach: a cut fits if its stages reach layer 0.
 """
 
 import math
@@ -17,9 +17,9 @@ def count_versions(ranks: int, behind: float) -> int:
     Parameters
     ----------
     ranks
-        Number of the stage's ranks.
+        Number of ranks in the stage.
     behind
-        Number of ranks behind the stage.
+        Number of ranks in later stages.
     """
     return math.ceil((behind + ranks) / ranks - 1e-9)
 
@@ -51,7 +51,7 @@ class Reach:
         level, j, units
             Level, end of the layers, and number of units.
         behind
-            Number of ranks behind the last of these units, for each replica of the level.
+            Number of ranks, per replica of the level, in the stages after the last of these units.
         """
         key = level, j, units, behind
         if key not in self._first:

@@ -1,10 +1,10 @@
 """PipeDream's dynamic program: stages and replicas, level by level. Pure.
 
 ``A(j, m) = min over i, m' of max(A(i, m - m'), boundary(i), T(i .. j, m'))`` is the minimum time of the slowest stage
-for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. A stage
-that does not fit into the memory of its ranks takes infinite time. The number of weight versions of a stage equals the
-number of micro-batches between the stage and the end of the pipeline: ``ceil(ranks from the stage to the end / ranks of
-the stage)``.
+for the first j layers on m units. On a higher level, a unit is the entire next lower level with its best cut. The time
+of a stage that does not fit into the memory of its ranks is infinite. The number of weight versions of a stage equals
+the number of micro-batches between the stage and the end of the pipeline: ``ceil(ranks from the stage to the end /
+ranks of the stage)``.
 """
 
 import math
@@ -28,7 +28,7 @@ class StageCut:
 
 @dataclass(frozen=True)
 class PipelineCut:
-    """A cut of a chain. `seconds` is the time of its slowest stage or boundary, or infinite if nothing fits."""
+    """A cut of a chain. `seconds` is the time of the slowest stage or boundary, or infinite if nothing fits."""
 
     seconds: float
     stages: tuple[StageCut, ...]
@@ -103,8 +103,8 @@ class Solver:
     def _best(self, level: int, i: int, j: int, units: int, behind: float, most: float) -> _Best:
         """Return the best cut of layers i to j - 1 over the first `units` units of a level, within `most` seconds.
 
-        `behind` is the number of ranks behind the level's last unit, for each replica of the level. Layers in the
-        result are numbered from i, because equal sequences of layers share the result.
+        `behind` is the number of ranks, per replica of the level, in the stages after the level's last unit. Layers in
+        the result are numbered from i, because equal sequences of layers share the result.
         """
         i, j = self._chain.first_equal[i][j], j - i + self._chain.first_equal[i][j]
         if self._reach is None:
@@ -145,7 +145,7 @@ class Solver:
         return best if math.isfinite(best.seconds) else _NONE
 
     def _count_behind(self, level: int, units: int, behind: float) -> float:
-        """Return the number of ranks behind the level's first `units` units."""
+        """Return the number of ranks in the stages after the level's first `units` units."""
         return (self._setting.levels[level].units - units) * self._below[level] + behind
 
     def _time_last(
@@ -153,7 +153,7 @@ class Solver:
     ) -> Iterator[tuple[int, float]]:
         """Yield the candidates for the last stage before layer j, each with its first layer and its time in seconds.
 
-        On the lowest level the iteration ends at the first stage that does not fit. On higher levels, a stage that
+        On the lowest level, the iteration ends at the first stage that does not fit. On higher levels, a stage that
         takes longer than `most` has infinite time.
         """
         chain, setting = self._chain, self._setting
@@ -181,7 +181,7 @@ def find_best_cut(chain: LayerChain, setting: Setting) -> PipelineCut:
     """Return the cut that minimizes the time of the slowest stage or boundary.
 
     The first search is limited to slightly more than the evenly divided computing time, and each further search has a
-    higher limit. With a lower limit fewer splits are possible.
+    higher limit. With a lower limit, fewer splits are possible.
     """
     n, ranks = len(chain), setting.ranks
     top = len(setting.levels) - 1

@@ -13,7 +13,7 @@ _KEPT = {"\n", "\t"}
 def visible(text: str) -> str:
     """Replace control characters with symbols, and other unprintable characters with their code points.
 
-    HTML cannot represent some of these characters (NUL), and others reverse the text direction (U+202E).
+    HTML cannot represent some of these characters (such as NUL), and others reverse the text direction (U+202E).
     """
     return text if text.isprintable() else "".join(map(_sign, text))
 

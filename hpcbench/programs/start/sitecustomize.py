@@ -43,7 +43,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
 
 def _chain() -> None:
-    """Run the `sitecustomize` module that this one shadows."""
+    """Run the `sitecustomize` module that this module shadows."""
     here, path = sys.modules.pop("sitecustomize", None), sys.path
     sys.path = [entry for entry in path if os.path.abspath(entry or ".") != _HERE]  # noqa: PTH100
     try:

@@ -102,7 +102,7 @@ def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
 
 
 def check_wire(subject: CheckedRun) -> Iterator[str]:
-    """Note codecs that enlarge messages, and unequal wire and message bytes of channels without a codec."""
+    """Note codecs that enlarge messages, and channels without a codec whose wire and message bytes differ."""
     event = subject.log.event(events.TrafficTotals)
     for channel in subject.channels if event else ():
         wire, message = channel.wire_bytes, channel.message_bytes

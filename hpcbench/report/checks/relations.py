@@ -13,7 +13,7 @@ from hpcbench.report.basis import Basis
 from hpcbench.report.traffic import TimeSplit, TrafficSum
 
 TOLERANCE = 0.01
-"""Maximum relative difference between a printed and a recomputed value that is not reported."""
+"""Relative difference between a printed and a recomputed value above which the difference is reported."""
 _DISTINCT = 3
 """Number of distinct values needed to distinguish missing digits from printed zeros."""
 _SAMPLE = 200

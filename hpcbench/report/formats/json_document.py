@@ -176,7 +176,7 @@ def _run(measures: Measures) -> dict[str, Any]:
 
 
 def _read_traffic(measures: Measures) -> Any:
-    """Return the channels' traffic as counted by the run. Wire bytes are replaced if their total is unknown."""
+    """Return the channels' traffic as counted by the run. Wire bytes are ``unknown`` if their total is unknown."""
     log = measures.run.log
     channels = log.read_event(TrafficTotals).raw.get("channels") if log else None
     if measures.wire_bytes != "unknown" or not isinstance(channels, list):

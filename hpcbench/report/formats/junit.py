@@ -1,7 +1,7 @@
 """JUnit XML reports for CI servers, with one test case per run.
 
 A run that violates a threshold is a ``failure``. A run that failed or has no value for a threshold is an ``error``. A
-run that has not ended is ``skipped``. A threshold with a confidence is a separate case.
+run that has not ended is ``skipped``. A threshold with a confidence level is a separate case.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def _start_case(
 
 
 def _mark_broken(case: ElementTree.Element, broken: list[ThresholdTest], log: str) -> None:
-    """Add the result of unmet thresholds. A violated threshold takes precedence over one with an unknown value."""
+    """Add a failure or error for unmet thresholds. Violated thresholds take precedence over unknown values."""
     broken = sorted(broken, key=lambda test: test.state != "violated")
     if broken:
         kind = "failure" if broken[0].state == "violated" else "error"

@@ -40,11 +40,11 @@ def find_changes(points: Sequence[SubmissionSpeed], tests: int = 1) -> list[Leve
     """Find level changes, in chronological order.
 
     Two kinds of tests are made: submissions before a position against submissions after this position, and each inner
-    span against all other submissions. Both use Student's t with a pooled variance, because one side may contain a
-    single submission. The smallest p-value is used, after Bonferroni's correction for the number of positions or spans,
-    each at half the level. If this p-value is significant, the resulting parts of the series are searched recursively.
-    In a series of only two submissions, the runs of both are compared (Welch), because the variation between
-    submissions is unknown.
+    span against all other submissions. Both kinds use Student's t with a pooled variance, because one side may contain
+    a single submission. The smallest p-value is used, after Bonferroni's correction for the number of positions or
+    spans, each at half the level. If this p-value is significant, the resulting parts of the series are searched
+    recursively. In a series of only two submissions, the runs of both are compared (Welch's t-test), because the
+    variation between submissions is unknown.
 
     Parameters
     ----------

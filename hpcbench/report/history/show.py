@@ -66,7 +66,7 @@ class History(Results):
     series
         All series.
     limit
-        Fractional speed loss that is reported as a failure. If it is None, no failure is reported.
+        Fractional speed loss that is reported as a failure. If None, no failure is reported.
     """
 
     series: Sequence[SpeedSeries]

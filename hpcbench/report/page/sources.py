@@ -35,7 +35,7 @@ class RawLine:
 
 
 class Citations:
-    """Citations of a page: turns locations like ``file:line`` into links, and collects the linked lines.
+    """Citations of a page: locations like ``file:line`` become links, and the linked lines are collected.
 
     `directory` is the directory of the page, or None if unknown.
     """

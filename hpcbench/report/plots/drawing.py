@@ -85,7 +85,7 @@ _LINE = 0.2
 _NAMES = 84.0
 """Maximum width of a name in points."""
 _FIGURES = 40.0
-"""Maximum width of a value at the right in points."""
+"""Maximum width in points of a value to the right of the frame."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class NamedLines:
 def list_axes(fig: Any, groups: Sequence[NamedLines], *, room: float, line: float = _LINE) -> "list[Axes]":
     """Create axes with a shared x scale. A group's names are placed at y = 0, 1, 2 ... from the top.
 
-    `room` is the height above and below the lines and `line` the height of each line, both in inches. Lines are taller
-    if any name has a remark.
+    `room` is the height above and below the lines, and `line` is the height of each line, both in inches. Lines are
+    taller if any name has a remark.
     """
     line += 0.08 * any("\n" in name for group in groups for name in group.names)
     counts = [len(group.names) for group in groups]

@@ -62,8 +62,8 @@ def choose_bin_width(rows: Sequence[SchemeRow]) -> int:
 def compute_curve(row: SchemeRow, along: Along, width: int) -> LossCurve:
     """Compute the loss curve of a scheme, with one point per `width` steps.
 
-    `along` selects the x axis: step number or seconds since the start. Resumed runs are excluded from curves over
-    seconds, because their logs do not contain the times of earlier steps.
+    `along` selects the x axis: step number or seconds since the start. Resumed runs are excluded from curves against
+    time, because their logs do not contain the times of earlier steps.
     """
     runs = [run for run in list_runs(row) if along == "steps" or not (run.run.log and run.run.log.resumed_from)]
     places: dict[int, list[tuple[float, float]]] = {}

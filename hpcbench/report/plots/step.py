@@ -21,7 +21,7 @@ LOOKS = tuple(zip((COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[3]), HATCHES, str
 
 @dataclass(frozen=True)
 class Split:
-    """Times in seconds per step and rank. The first four add up to the step time."""
+    """Times in seconds per step and rank. The first four times add up to the step time."""
 
     computation: float
     waiting: float

@@ -184,7 +184,7 @@ class Quantity:
         return Entry(unit.show(value), value, "bad" if value is not None and value == self.alarm else "")
 
     def _describe(self, unit: DisplayUnit, *, runs: bool) -> str:
-        """Describe the column: meaning, unit if missing from the header, averages, and direction of better values."""
+        """Describe the column: meaning, unit if missing from the header, averages, and whether higher is better."""
         scaled = unit.name if "{unit}" not in self.head else ""
         averages = filter(None, (self.over_steps, "" if runs else self.over_runs.description))
         better = f"{self.better} is better" if self.better else ""

@@ -1,7 +1,7 @@
 """Catalog of all report quantities, used by tables, plots, pages, CSV, JSON and exports.
 
-Add a new quantity at the end of the list of its kind. It then appears in its table, on the page, in CSV and JSON, and
-in exports.
+Add a new quantity at the end of the list of its kind. The quantity then appears in its table, on the page, in CSV and
+JSON, and in exports.
 """
 
 from hpcbench.features.energy.report.table import ENERGY

@@ -1,4 +1,4 @@
-"""Quantities of expert layers: token balance, dropped tokens, and all-to-all time."""
+"""Report quantities for expert layers: token balance, dropped tokens, and all-to-all time."""
 
 from collections.abc import Iterator
 from dataclasses import replace

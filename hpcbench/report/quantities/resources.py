@@ -1,4 +1,4 @@
-"""Quantities of memory and step phases."""
+"""Report quantities for memory use and for the phases of a step."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Quantities of row-sparse embedding gradients: touched rows, row-wise reductions and saved bytes."""
+"""Report quantities for row-sparse embedding gradients: touched rows, row-wise reductions and saved bytes."""
 
 from dataclasses import dataclass, replace
 from math import isfinite

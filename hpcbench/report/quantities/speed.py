@@ -1,4 +1,7 @@
-"""Quantities of speed and loss. `hpcbench.contract.step_line` defines units and meanings of step-line quantities."""
+"""Report quantities for speed and loss.
+
+`hpcbench.contract.step_line` defines units and meanings of step-line quantities.
+"""
 
 import math
 from collections.abc import Callable, Sequence

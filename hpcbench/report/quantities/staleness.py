@@ -1,4 +1,4 @@
-"""Quantities of asynchronous training: staleness of weights, and waiting time of ranks."""
+"""Report quantities for asynchronous training: staleness of weights, and waiting time of ranks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -55,7 +55,8 @@ _LARGEST = 1 << 62
 class Ages:
     """Number of gradients by staleness.
 
-    Staleness is the number of updates between the weights used to compute a gradient and the weights that it updates.
+    Staleness is the number of updates between the weights used to compute a gradient and the weights that the
+    gradient updates.
     """
 
     counts: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Traffic quantities: time per step and rank, and bytes by parallel dimension."""
+"""Report quantities for traffic: time per step and rank, and bytes by parallel dimension."""
 
 from collections.abc import Sequence
 from dataclasses import replace

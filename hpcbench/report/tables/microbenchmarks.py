@@ -11,7 +11,7 @@ from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import NAMES, DisplayUnit, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
-"""Quantities for comparing tables, in order of preference. The first one that all tables contain is used."""
+"""Quantities for comparing tables, in order of preference. The first quantity that all tables contain is used."""
 _UNITS = {
     "seconds": DisplayUnit(1e-6, "us"),
     "bytes_per_s": DisplayUnit(1e9, "GB/s"),

@@ -83,7 +83,7 @@ _COLUMNS = (
     ),
 )
 _RATIOS = {"flops_ratio": "TFLOPS/GPU", "speed_ratio": "samples/s"}
-"""Speed ratios. Both are equal to the inverse ratio of step times, because model and sequence length are fixed."""
+"""Speed ratios. Both ratios equal the inverse ratio of step times, because model and sequence length are fixed."""
 
 
 def tabulate_published(
@@ -142,7 +142,7 @@ def _find_reference(paper: Paper, figure: Published) -> str:
 
 
 def _find_counterpart(figure: Published, row: SchemeRow, baseline: bool) -> Entry | None:
-    """Make the entry of the corresponding measurement, or return None if it has no counterpart."""
+    """Make the entry of the corresponding measurement, or return None if there is no such measurement."""
     if figure.quantity in _RATIOS:
         return estimate(row.speed, speed_interval) if figure.concerns(row.scheme) and row.speed else None
     if figure.quantity == "wire_over_message":

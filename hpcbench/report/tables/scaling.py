@@ -1,7 +1,7 @@
 """Scaling tables: speed as a function of machine size.
 
-Points are cells that differ only in machine size. A fixed global batch shows strong scaling, a fixed batch per rank
-weak scaling.
+Points are cells that differ only in machine size. A fixed global batch shows strong scaling, and a fixed batch per
+rank shows weak scaling.
 """
 
 import json
@@ -168,7 +168,7 @@ def _list_sizes(cells: list[Cell]) -> Iterator[RunSize]:
 
 
 def _write_fixed_settings(run: RunResult, *, modes: bool) -> str:
-    """Write the settings that are constant over all sizes as JSON.
+    """Return, as JSON text, the settings that are constant over all sizes.
 
     On tensor grids, which split samples, the micro-batch is part of the size.
     """

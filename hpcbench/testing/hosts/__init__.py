@@ -38,8 +38,8 @@ _NO_INPUT = ("sh", "-c", 'exec "$@" </dev/null', "sh")
 class Hosts:
     """Context manager for virtual hosts ``host1``, ``host2``, ... behind a non-blocking switch.
 
-    A link with a rate limit transfers one packet at a time in each direction. The transfer of a packet takes its size
-    divided by the rate, and idle time is not credited. A message therefore takes the time given by
+    A link with a rate limit transfers one packet at a time in each direction. The transfer time of a packet is its
+    size divided by the rate, and unused capacity does not accumulate. A message therefore takes the time given by
     :func:`~hpcbench.testing.hosts.rates.seconds_on_link`, plus the latency of an empty message on an unlimited link.
     Links without a limit are as fast as this machine can copy packets, about 10 Gbit/s.
 

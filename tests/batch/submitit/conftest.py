@@ -19,7 +19,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 @pytest.fixture
 def lsf(programs: Programs) -> Iterator[Programs]:
-    """A small fake of LSF that runs jobs."""
+    """A small fake LSF that runs jobs."""
     small_lsf(programs)
     yield programs
     end_jobs(programs)

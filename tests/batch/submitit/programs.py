@@ -146,7 +146,7 @@ elif name in ("bkill", "brequeue"):
 
 
 def small_lsf(programs: Programs) -> None:
-    """Add programs that accept jobs and run them immediately on this machine, as far as submitit uses LSF."""
+    """Add fakes of the LSF programs that submitit uses. They run jobs immediately on this machine."""
     for name in ("bsub", "bjobs", "bkill", "brequeue"):
         path = programs.directory / name
         path.write_text(textwrap.dedent(LSF).format(python=sys.executable), encoding="utf-8")
@@ -154,7 +154,7 @@ def small_lsf(programs: Programs) -> None:
 
 
 def end_jobs(programs: Programs) -> None:
-    """Kill all processes of a small LSF."""
+    """Kill all processes of the small fake LSF."""
     for path in (programs.directory / "jobs").glob("*[0-9]*"):
         pid = json.loads(path.read_text(encoding="utf-8")).get("pid") if path.suffix != ".new" else None
         if pid:

@@ -8,7 +8,7 @@ from hpcbench.contract.state import State
 
 
 class Queue:
-    """Jobs, each with the number of the signal that ends it, or 9 if no signal does."""
+    """Jobs, each with the number of the signal that ends it, which is 9 if only SIGKILL does."""
 
     def __init__(self, strength: dict[str, int], state: State = State.RUNNING) -> None:
         self.strength = strength

@@ -18,7 +18,7 @@ FAILED = "allocation failure: "
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Four jobs of two kinds."""
+    """Four jobs, two with two nodes and two with three."""
     for k in range(4):
         (tmp_path / f"j{k}").mkdir()
         head = f"#SBATCH --job-name=j{k}\n#SBATCH --nodes={2 + k % 2}\n#SBATCH --output={tmp_path}/j{k}/out.log\n"

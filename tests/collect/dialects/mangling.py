@@ -17,7 +17,7 @@ LOGS = {path.stem: path.read_bytes() for path in sorted(DIRECTORY.glob("*.log"))
 BY_LINE_END = {
     "megatron-2020", "nanotron-2024", "deepspeed-2022", "nanogpt", "llmc-cuda", "llmc-others", "nemo", "verl", "mlperf",
 }  # fmt: skip
-"""Logs whose lines end with their step or with an end mark, so that a cut line is recognized as incomplete."""
+"""Logs whose lines end with the step number or an end mark, so that a cut line is recognized as incomplete."""
 
 Quantities = dict[int, dict[str, float | str]]
 
@@ -62,5 +62,5 @@ EVALUATIONS = {name: evaluations(_truth(name)) for name in LOGS}
 
 
 def within(quantities: Quantities, truth: Quantities) -> bool:
-    """Return whether every parsed quantity is in the original."""
+    """Return whether every parsed value also occurs in the original log."""
     return all(values.items() <= truth.get(step, {}).items() for step, values in quantities.items())

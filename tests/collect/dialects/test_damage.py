@@ -78,7 +78,7 @@ def mutants(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 def printed(data: bytes) -> list[float]:
-    """Return all numbers of a file, of its lines, and of two to thirteen joined consecutive lines."""
+    """Return all numbers that occur in a file, in its lines, or in two to thirteen consecutive lines when joined."""
     lines = [text.text or "" for text in texts(io.BytesIO(data))]
     number_texts = {"0"}
     for join in ("\n", ""):

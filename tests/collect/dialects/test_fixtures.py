@@ -1,4 +1,4 @@
-"""Tests that each dialect's log gives the records that were written by hand from the framework's format."""
+"""Tests that parsing each dialect's log yields the expected records, which were written by hand."""
 
 import json
 import math

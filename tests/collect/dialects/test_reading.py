@@ -1,4 +1,4 @@
-"""Tests of logs of other frameworks: detection of the framework, state of the run, and use in reports."""
+"""Tests of logs written by other frameworks: detection of the framework, state of the run, and use in reports."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tests of log line variants by version and option: reordered or missing fields, other quotes and intervals."""
+"""Tests of log lines that vary by version and option: reordered or missing fields, other quotes and intervals."""
 
 import json
 from pathlib import Path

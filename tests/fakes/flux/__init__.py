@@ -32,7 +32,7 @@ class Flux:
         return {"FLUX_URI": f"local://{store.directory}/{job.id}", "FLUX_ENCLOSING_ID": format_id(job.id)}
 
     def plan(self, job: Job, config: Config, now: float) -> list[tuple[float, int, str]]:
-        """Return the warning signal and the end at the time limit."""
+        """Return the warning signal, and the end of the job at its time limit."""
         changes: list[tuple[float, int, str]] = []
         if job.limit and job.warning:
             changes.append((now + max(0.0, job.limit - job.warning[0]), job.warning[1], ""))

@@ -1,4 +1,4 @@
-"""Submission directives of a Flux batch script, ``#flux: -N4``.
+"""Submission directives of a Flux batch script, such as ``#flux: -N4``.
 
 Sources: Flux RFC 36. All directives have the same sentinel, which is the tag and the text before it. No directive may
 follow a line without the sentinel.
@@ -16,7 +16,7 @@ def read_directives(script: str) -> list[str]:
     Raises
     ------
     ValueError
-        The directives violate the RFC. The message begins with the line.
+        The directives violate the RFC. The error message begins with the line.
     """
     arguments: list[str] = []
     sentinel = prefix = ""

@@ -73,6 +73,6 @@ def parse_seconds(text: str, bare: float = 1.0) -> float:
 
 
 def parse_warning(text: str) -> tuple[float, int]:
-    """Return the seconds before the limit and the signal in ``--signal=USR1@2m``."""
+    """Parse ``--signal=USR1@2m``, and return the seconds before the limit and the signal."""
     name, _, ahead = text.partition("@")
     return parse_seconds(ahead) if ahead else 60.0, signal_number(name or "USR1")

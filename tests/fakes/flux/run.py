@@ -64,5 +64,5 @@ def _place_ranks(arguments: argparse.Namespace, job: Job, config: Config) -> lis
 
 
 def _list_gpus(host: str, ranks: list[Rank]) -> list[int]:
-    """Return the GPUs of all tasks on this host. Flux makes all of them visible to each task."""
+    """Return the GPUs of all tasks on this host. Flux makes all GPUs visible to each task."""
     return sorted({gpu for rank in ranks if rank.host == host for gpu in rank.gpus})

@@ -1,6 +1,6 @@
 """The fake bhist, which reports jobs that bjobs no longer lists.
 
-Sources: IBM Spectrum LSF 10.1, Command Reference, bhist; its -l text as documented by sites.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bhist; the text of -l follows the documentation of sites.
 """
 
 import time

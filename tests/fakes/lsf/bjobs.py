@@ -1,6 +1,6 @@
 """The fake bjobs, which selects jobs and prints them in the requested format.
 
-Sources: IBM Spectrum LSF 10.1, Command Reference, bjobs; table formats as documented by sites.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bjobs; the table formats follow the documentation of sites.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The fake bsub, which checks its arguments against IBM's documentation, prints LSF's messages, and queues jobs.
 
-Sources: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; messages of LSF and its open relatives.
+Sources: IBM Spectrum LSF 10.1, Command Reference, bsub and bsub -csm; messages of LSF and its open-source derivatives.
 """
 
 import json

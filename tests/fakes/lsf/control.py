@@ -33,7 +33,7 @@ def bkill(call: Call) -> int:
 
 @register_program("brequeue")
 def brequeue(call: Call) -> int:
-    """Stop running jobs and requeue them under their ids."""
+    """Stop running jobs, and requeue them with the same ids."""
     return _apply_to_each(call, "-J", ("-d", "-e", "-r", "-a", "-p", "-H"))
 
 

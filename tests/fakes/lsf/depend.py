@@ -1,4 +1,4 @@
-"""Parser and evaluation of LSF dependency conditions, ``done(12) && ended(13[2])``.
+"""Parser and evaluation of LSF dependency conditions, such as ``done(12) && ended(13[2])``.
 
 Sources: IBM Spectrum LSF 10.1, Administering, dependency conditions.
 """

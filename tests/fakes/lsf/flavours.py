@@ -18,7 +18,7 @@ class Flavour:
     reasons: bool = True
     """Whether job histories and reports contain terms such as TERM_RUNLIMIT, and jobs receive SIGUSR2 at the run limit.
 
-    Otherwise, a job ends at its limit as with bkill.
+    Otherwise, a job at its limit ends as if killed with bkill.
     """
     refuses: tuple[str, ...] = ()
     """Options of bsub that the variant does not support."""

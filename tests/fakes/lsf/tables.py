@@ -104,7 +104,7 @@ class Table:
     header: bool
 
     def text(self, rows: Sequence[Row]) -> str:
-        """Return columns, or values separated with the delimiter. An unknown value is a dash."""
+        """Return columns, or values separated by the delimiter. An unknown value is a dash."""
         if not rows:
             return ""
         lines = [[value or "-" for value in self._values(*row)] for row in rows]

@@ -68,7 +68,10 @@ def describe_end(job: Job) -> str:
 
 
 def name_term(why: str, config: Config) -> str:
-    """Return the short form of the reason, as in history and report. Not every variant of LSF prints a reason."""
+    """Return the short form of the reason, as in the job's history and report.
+
+    Not every variant of LSF prints a reason.
+    """
     return TERM.get(why, "") if FLAVOURS[config.flavour].reasons else ""
 
 

@@ -52,7 +52,7 @@ def make_run(name: str, *rules: Rule) -> Run:
 
 
 def masters(trainer: Trainer) -> list[Part]:
-    """Return the master weights, laid out as `parity.gradients` returns gradients."""
+    """Return the master weights, in the layout in which `parity.gradients` returns gradients."""
     saved = [piece.gradient for piece in trainer.data_parallel.pieces]
     for piece in trainer.data_parallel.pieces:
         piece.gradient = piece.master
@@ -86,7 +86,10 @@ def train(run: Run) -> Trainer:
 
 @cache
 def with_codec(name: str, traffic: Traffic) -> Taken:
-    """Take the last step with the codec on this traffic. Weights that it uses are sent after the step before it."""
+    """Take the last step with the codec on this traffic.
+
+    The weights that this step uses are sent at the end of the preceding step.
+    """
     dimension, phase, kind = traffic
     step = BEFORE if (phase, kind) == ("STEP", "PARAM") else BEFORE + 1
     rule = {"dimension": dimension, "phase": phase, "kind": kind, "codec": CODEC, "from_step": step, "until_step": step}
@@ -136,7 +139,7 @@ FAULTS = list_faults(swapped_channels, weights_not_sent_again, counted_twice)
 
 
 def compare(name: str, fault: str | None) -> None:
-    """Print the measured and the real effect on each kind of traffic, and whether the run is unchanged afterwards."""
+    """Print the measured and the real effect for each kind of traffic, and whether the run is unchanged afterwards."""
     run = make_run(name)
     plain = without_codec(name)
     trainer = train(run)

@@ -53,7 +53,10 @@ def test_effects_equal_those_of_real_steps(rows, case):
 
 
 def test_each_codec_changes_the_update(rows):
-    """Otherwise, the comparison would only compare zeros. Only forward traffic changes the loss of the step."""
+    """If the effects were zero, the comparison would only compare zeros.
+
+    Only forward traffic changes the loss of the step.
+    """
     for row in (row for row in rows if row.get("fault", "") is None):
         loss, update, descent = row["expected"]
         assert update > 1e-4 and descent != 0, row

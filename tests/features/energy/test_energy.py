@@ -178,7 +178,7 @@ def test_without_pynvml_or_driver_there_is_no_counter(
 
 
 def meter_steps(counter: Counter, now: list[float], seconds: float, step_seconds: float) -> meter.Metered:
-    """Meter steps of `step_seconds` each, with a total duration of `seconds`."""
+    """Measure the energy of steps of `step_seconds` each, with a total duration of `seconds`."""
     meter = Meter([counter], clock=lambda: now[0])
     meter.resume()
     for _ in range(round(seconds / step_seconds)):

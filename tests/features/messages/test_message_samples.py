@@ -125,7 +125,7 @@ def decode_message(message):
 
 
 def test_samples_extend_from_the_first_message_of_a_step_to_the_last(run):
-    """Messages are spread according to the message count of the previous step.
+    """Sampled messages are spread evenly, based on the message count of the previous step.
 
     The first sampled step has no previous step, so its first messages are sampled.
     """

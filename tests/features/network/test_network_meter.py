@@ -1,4 +1,4 @@
-"""Tests of the network bytes of the engine's own runs, with fake counters read around the counted steps."""
+"""Tests of the network bytes of the engine's own runs, with fake counters read before and after counted steps."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Tests that parallel models with sparse weights equal one process, as in test_parity.py, and of each rank's bytes."""
+"""Tests that parallel training with sparse weights equals training in one process, and tests of each rank's bytes."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ from hpcbench.report.page import write
 
 
 class Browser:
-    """A headless Chromium, and queries on its page."""
+    """A headless Chromium, with methods that query its page."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
@@ -116,7 +116,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
 
 @pytest.fixture(scope="session")
 def document(planted: Submission) -> Document:
-    """Build a report of the submission with every kind of block."""
+    """Build a report of the submission that contains every kind of block."""
     comparison = Table(
         "comparison",
         "",

@@ -28,7 +28,7 @@ HOSTILE = [
     "line\u2028break",
 ]
 DRAWN = [HOSTILE[0], HOSTILE[3], HOSTILE[7], HOSTILE[8]]
-"""Names that also appear on a plot, where its builder sanitizes them."""
+"""Names that also appear on a plot, whose builder sanitizes them."""
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 REPORTED = ["baseline", "naive-mpc", "naive-zfp8", "identity", "mzhybrid"]
 ASCENDING = ["baseline", "mzhybrid", "naive-zfp8", "naive-mpc", "identity"]
 DESCENDING = ["naive-zfp8", "mzhybrid", "baseline", "naive-mpc", "identity"]
-"""Sorted by samples/s. Unknown values are last in both directions."""
+"""Sorted by samples/s. Unknown values are sorted last in both directions."""
 
 
 def test_opens_from_a_file_without_an_error_or_a_request(browser: Any, page: Path) -> None:

@@ -12,7 +12,7 @@ from hpcbench.present.figures import drawn
 
 @pytest.fixture
 def draw() -> Iterator[Callable[[Figure | None], Any]]:
-    """Function that returns the matplotlib figure of a non-empty figure."""
+    """Function that returns the matplotlib figure of a non-empty report figure."""
 
     def drawing(figure: Figure | None) -> Any:
         assert figure is not None, "there is something to draw"

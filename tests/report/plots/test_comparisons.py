@@ -1,4 +1,4 @@
-"""Tests of plots of speed and loss, of scaling, of time, and of error over wire bytes.
+"""Tests of four plots: speed and loss, scaling, time, and error against wire bytes.
 
 Markers match the compared numbers.
 """

@@ -1,4 +1,4 @@
-"""Tests of the plot of gain over the swept key.
+"""Tests of the plot of gain against the swept key.
 
 Markers are at the values of the findings, in the order of the key's values.
 """
@@ -13,7 +13,7 @@ from hpcbench.report.plots.gain import find_swept_key, plot_gain
 
 
 def study(*cells: tuple[dict[str, Any], float]) -> Any:
-    """Return one cell for each given gain of its scheme."""
+    """For each given gain, return a cell whose scheme has this gain."""
     return planted(
         [
             Run(scheme, k, seconds * (1 + 0.001 * ((k + i) % 3)), cell=cell)

@@ -1,4 +1,4 @@
-"""Tests of the plot style: contrast, colors for color-blind readers, and markers and hatches in gray print."""
+"""Tests of the plot style: contrast, colors for color-blind readers, and markers and hatches in grayscale print."""
 
 import itertools
 import math

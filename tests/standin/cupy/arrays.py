@@ -1,4 +1,4 @@
-"""Device arrays, which NumPy cannot read. Operations on them run in the order of the current stream."""
+"""Device arrays, which NumPy cannot read. Operations on device arrays run in the order of the current stream."""
 
 from typing import Any
 

@@ -5,7 +5,7 @@ samples. The differences contain the errors of all messages, as they propagate t
 collective algorithm. Afterwards, the state of the run is the same as before.
 
 The loss divergence and the weight divergence follow SNIP (arXiv 2602.01410), which estimates them to first order for
-the number formats of matrix products. Here they are measured.
+the number formats of matrix products. This module measures both.
 """
 
 import math
@@ -34,10 +34,12 @@ class Divergence(NamedTuple):
     loss: float
     """Change of the loss, as a fraction of the loss."""
     update: float
-    """Norm of the change of the weight update, as a fraction of the norm of the update."""
+    """Norm of the change in the weight update, divided by the norm of the update."""
     descent: float
-    """First-order change of the loss by the changed update, as a fraction of the loss: the sum over all weights of the
-    gradient times the change of the update."""
+    """First-order estimate of the loss change due to the changed update, as a fraction of the loss.
+
+    The estimate is the sum, over all weights, of the gradient times the change of the update.
+    """
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class RepeatedStep:
 
     @contextmanager
     def _encoded(self, codecs: Mapping[Traffic, str]) -> Iterator[None]:
-        """Use these codecs within this context. Weights that were received earlier are received again."""
+        """Use these codecs within this context. Weights received before the context are received again."""
         channels = [channel for channel in self._trainer.policy.channels if channel.traffic in codecs]
         engine, before = self._trainer.data_parallel, [channel.treatment for channel in channels]
         has_weights = any(traffic[0] == "ZERO" for traffic in codecs)

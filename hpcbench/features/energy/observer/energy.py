@@ -34,7 +34,8 @@ _OWNED = "SLURM_CPUS_ON_NODE"
 class EnergyMeter(Observer):
     """Observer that reads the energy counters of this rank and sums the energy over all ranks.
 
-    Energy is not metered step by step: counters change at most ten times per second, and many steps are shorter.
+    Energy is not metered step by step: counters change at most ten times per second, and many steps take less than a
+    tenth of a second.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Table of the energy per scheme: joules per sample, joules per step for each part, and speed.
+"""Table of the energy of each scheme: joules per sample, joules per step for each part, and speed.
 
 `hpcbench.features.energy.report.joules` reads the energy of a run from its log.
 """
@@ -78,7 +78,7 @@ def _part(part: str, consumer: str) -> Quantity:
 
 
 def _raw(part: str, consumer: str) -> Quantity:
-    """Declare the exported column with the joules of a part."""
+    """Declare the exported column that contains the joules of a part."""
     remark = "; in the counted steps; absent if a counter is missing or has a problem"
     return Quantity(
         key=f"{part}_joules",
@@ -119,7 +119,7 @@ AGAINST_BASELINE = IntervalColumn(
 
 
 def make_speed_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
-    """Return the energy columns of the comparison table: joules per sample if any run measured energy."""
+    """Return the energy columns of the comparison table: joules per sample, if any run measured energy."""
     if not any(run.extract(read_energy) for row in rows for run in row.runs):
         return []
     return [*make_columns([JOULES_SAMPLE], rows, group=0), AGAINST_BASELINE.field()]
@@ -133,7 +133,7 @@ _MOST = 6
 _MORE = 1.05
 """Largest plausible ratio of the runs' energy to the job's energy.
 
-The ratio exceeds 1 because clocks and counters differ slightly.
+The value exceeds 1 because clocks and counters differ slightly.
 """
 
 

@@ -27,14 +27,19 @@ NETWORK = Quantity(
 
 
 _FRAME = 1518
-"""Size of an Ethernet frame in bytes. A node that sends less per step uses devices that are not counted."""
+"""Size of an Ethernet frame in bytes.
+
+A node that sends fewer bytes per step must be using devices that are not counted.
+"""
 
 
 def _compare(run: Measures) -> float | None:
-    """Divide the counted bytes by the bytes of hpcbench's own accounting. Return None if the latter are unknown.
+    """Divide the counted bytes by the bytes of hpcbench's own accounting.
 
-    For a program, the accounting covers the whole run, and the result is None if a node has several ranks, because not
-    all accounted bytes then leave the node.
+    Return None if hpcbench's own bytes are unknown.
+
+    For a program, the accounting covers the whole run. The result is None if a node has several ranks, because some of
+    the accounted bytes then stay within the node.
     """
     counted, settings = run.extract(read_bytes), run.run.settings
     if counted is None or not run.channels:

@@ -1,1 +1,1 @@
-"""Engine of sparse weights: selection of zeros, mask exchange, and messages without zeros."""
+"""Sparse weights in the engine: selection of zeros, mask exchange, and messages without zeros."""

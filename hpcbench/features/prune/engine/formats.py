@@ -1,4 +1,4 @@
-"""Mask formats of messages: a bitmap, or for pattern 2:4 two 2-bit indices per group of four.
+"""Mask formats of messages: a bitmap or, for pattern 2:4, two 2-bit indices per group of four.
 
 Both formats use one bit per weight. Invalid masks are rejected, because values would be unpacked to wrong positions.
 """
@@ -15,7 +15,7 @@ class MaskError(ValueError):
 
 
 def pack_bitmap(mask: Bits) -> Bytes:
-    """Pack a mask into one bit per value. The first value is in the lowest bit."""
+    """Pack a mask into one bit per value. The first value is stored in the lowest bit."""
     return np.packbits(mask, bitorder="little")
 
 
@@ -39,14 +39,14 @@ def unpack_bitmap(sent: Bytes, free: Bits) -> Bits:
 
 
 def pack_places(mask: Bits, free: Bits) -> Bytes:
-    """Pack the indices of the two kept values of each group of four, 2 bits each. The first is in the lower bits.
+    """Pack the indices of the two kept values of each group of four, 2 bits each. The first index is in the lower bits.
 
     In groups whose values cannot be zero, both indices are 0.
 
     Raises
     ------
     MaskError
-        A group whose values can be zero does not keep exactly two values.
+        A group whose values can be zero keeps more or fewer than two values.
     """
     groups, sparse = _cut_groups(mask, free)
     if (groups[sparse].sum(axis=1) != 2).any():

@@ -1,4 +1,4 @@
-"""Masks of a rank's weights, which are selected on schedule, sent to all replicas, and applied in each step."""
+"""Masks of a rank's weights: selected on schedule, sent to all replicas, and applied in each step."""
 
 import hashlib
 from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from hpcbench.features.prune.engine.targets import DIGIT, Target, count_place_by
 
 Floats = npt.NDArray[np.float64]
 Reduce = Callable[[Floats], None]
-"""Function that reduces an array in-place over all ranks with a sum or a maximum."""
+"""Function that reduces an array in place over all ranks, with a sum or a maximum."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def select_largest(
     width
         Bytes per weight. Ranks without parts also need this value.
     counts
-        Whether this rank counts its parts, or False if another rank counts the same weights.
+        Whether this rank counts its parts. The value is False if another rank counts the same weights.
     total
-        Function that sums an array in-place over all ranks.
+        Function that sums an array in place over all ranks.
     """
     number = {target.name: i for i, target in enumerate(targets)}
     which = [number[part.target.name] for part in parts]

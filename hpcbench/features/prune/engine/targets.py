@@ -1,8 +1,8 @@
 """Prunable weights, and the units in which they are selected, for the engine and for predictions.
 
 As usual, embeddings, the output layer, norms and the biases of row-parallel layers stay dense. A unit is a single
-weight, an MLP neuron (its row, bias and column), or an attention head (its rows, biases and columns). A zero neuron or
-head adds nothing to the residual stream.
+weight, an MLP neuron (its row, bias and column), or an attention head (its rows, biases and columns). A neuron or head
+whose weights are all zero adds nothing to the residual stream.
 """
 
 import math
@@ -74,7 +74,7 @@ def list_layer_targets(model: Model, pattern: Pattern, block: str) -> list[Targe
 
 
 def count_place_bytes(targets: Sequence[Target]) -> int:
-    """Count the bytes of a weight index in the largest target."""
+    """Count the bytes needed for the index of a weight in the largest target."""
     largest = max(math.prod(target.shape) for target in targets)
     return max(1, -(-(largest - 1).bit_length() // 8))
 

@@ -19,7 +19,7 @@ NULL = 0
 
 
 class Queue:
-    """The work of a stream, and the amount of it that has run."""
+    """The work of a stream, and how much of the work has run."""
 
     def __init__(self) -> None:
         self.todo: list[Callable[[], object] | None] = []
