@@ -10,8 +10,9 @@ from torch import Tensor
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.parallel.pieces import Piece
 from hpcbench.train.trainer import Trainer
 

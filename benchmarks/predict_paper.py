@@ -17,7 +17,8 @@ from provenance import head
 from tiny import parse
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision, MessageFormat, Model
 from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.cost import CodecSpeed

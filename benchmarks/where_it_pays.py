@@ -26,7 +26,8 @@ from tiny import parse
 from hpcbench import plot_style
 from hpcbench.console import show_table
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision, Model
 from hpcbench.predict.machine import make_gpu_machine
 from hpcbench.predict.prediction import predict

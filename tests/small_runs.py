@@ -3,8 +3,9 @@
 from typing import Any
 
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 
 NEOX = Model(

@@ -108,7 +108,7 @@ def open_device(name: str, isa: str | None = None) -> BenchDevice:
     """
     if name == "gpu":
         if isa is not None:
-            raise UserError(f"--isa {isa}: is a build for the CPU. Leave --isa out with --device gpu")
+            raise UserError(f"--isa {isa}: applies only to --device cpu. Leave --isa out with --device gpu")
         from hpcbench.bench.gpu import BenchGpu
 
         return BenchGpu()

@@ -38,7 +38,7 @@ def bench_gemm(
     if device not in ("cpu", "gpu"):
         raise UserError(f"--device {device}: is unknown. Use cpu or gpu")
     if beside < 0 or (beside and device == "gpu"):
-        raise UserError(f"--beside {beside}: give 0 or more processes, and only with --device cpu")
+        raise UserError(f"--beside {beside}: must be 0 or more, and requires --device cpu")
     if repeats < 1 or min([*hidden, *tokens], default=0) < 2:
         raise UserError("--repeats, --hidden, --tokens: need at least 1 repeat, and sizes of at least 2")
     try:

@@ -47,7 +47,7 @@ def schema(what: Annotated[str, typer.Argument(metavar="study|site")] = "study")
     elif what == "site":
         from hpcbench.batch.sites.site import json_schema
     else:
-        raise UserError(f"schema {what!r}: is unknown: use study or site")
+        raise UserError(f"unknown schema {what!r}: use study or site")
     typer.echo(json.dumps(json_schema(), indent=2))
 
 

@@ -45,7 +45,7 @@ class MpcCodec(Compiled):
 
     def __init__(self, dim: int = 1, build: Kernels | None = None) -> None:
         if dim not in MPC_DIMS:
-            raise ValueError(f"mpc: stride {dim} is not in {MPC_DIMS.start} to {MPC_DIMS.stop - 1}")
+            raise ValueError(f"mpc: stride {dim} is not from {MPC_DIMS.start} to {MPC_DIMS.stop - 1}")
         super().__init__("mpc", "mpc" if dim == 1 else f"mpc:{dim}", build)
         self.dim = dim
 

@@ -34,7 +34,7 @@ class ZfpCodec(Compiled):
 
     def __init__(self, rate: int, build: Kernels | None = None) -> None:
         if rate not in ZFP_RATES:
-            raise ValueError(f"zfp: rate {rate} is not in {ZFP_RATES.start} to {ZFP_RATES.stop - 1}")
+            raise ValueError(f"zfp: rate {rate} is not from {ZFP_RATES.start} to {ZFP_RATES.stop - 1}")
         super().__init__("zfp", f"zfp:{rate}", build)
         self.rate = rate
 

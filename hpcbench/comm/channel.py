@@ -13,8 +13,9 @@ from hpcbench.comm.message_sampler import ChannelSampler, MessageTensors
 from hpcbench.comm.places import Place
 from hpcbench.comm.recorder import ChannelRecorder
 from hpcbench.comm.rounding import is_half
-from hpcbench.contract.scheme import Scheme, Treatment
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, Traffic
+from hpcbench.contract.treatment import Treatment
 
 
 @dataclass

@@ -173,6 +173,7 @@ class SliceRun:
         return self._forms[span]
 
     def _find_shared_seed(self, step: PlanStep, part: PeerSpan) -> int | None:
+        """Return the seed of a message that is rounded with common random numbers, or None if its rank rounds alone."""
         correlated = step.combine is Combine.SUM and self._call.codec.name.endswith(":correlated")
         if not correlated and step.combine is not Combine.SUM_DECODED:
             return None

@@ -10,8 +10,9 @@ from hpcbench.comm.channel import Channel, change_treatment, resolve_channel
 from hpcbench.comm.message_sampler import MessageSampler
 from hpcbench.comm.recorder import Recorder
 from hpcbench.comm.rounding import is_half
-from hpcbench.contract.scheme import Scheme, Treatment
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase, Traffic, find_content
+from hpcbench.contract.treatment import Treatment
 
 
 class Policy:

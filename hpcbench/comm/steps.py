@@ -149,7 +149,7 @@ def ring_gather(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]
 def find_doubling_place(rank: int, ranks: int) -> int:
     """Return the place of a rank in recursive doubling. Ranks that hand over their vector share their neighbor's place.
 
-    Before the exchange at distance d, ranks whose places are equal after division by d have the same sums.
+    Before the exchange at distance d, ranks whose places are equal after integer division by d have the same sums.
     """
     extra = ranks - (1 << (ranks.bit_length() - 1))
     return rank // 2 if rank < 2 * extra else rank - extra
@@ -163,7 +163,7 @@ def doubling(topology: Topology, rank: int, pieces: Pieces) -> list[PlanStep]:
     """
     p, vector = len(pieces), ElementRange(min(pieces).start, max(pieces).stop)
     core = 1 << (p.bit_length() - 1)
-    extra = p - core  # number of ranks that hand over their vector
+    extra = p - core
     folded = rank < 2 * extra
     last = core.bit_length() + 1
     if folded and rank % 2:

@@ -9,8 +9,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpcbench.contract.interpose import Groups
-from hpcbench.contract.scheme import Scheme, Treatment
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Traffic
+from hpcbench.contract.treatment import Treatment
 
 
 class CallKind(str, Enum):

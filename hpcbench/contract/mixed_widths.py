@@ -107,7 +107,7 @@ def make_budget(elements: int, codec: str, bits: float, *, scattered: bool) -> W
         return None
     narrow, middle, wide = _list_sizes(codec)
     budget = int(groups * (bits * SUPER_GROUP / 8 - LEVEL_BYTES * (2 if scattered else 1)))
-    share = 1 / 8 + 3 / 16 * (bits - 8 * middle / SUPER_GROUP)  # fits sampled gradients of a GPT
+    share = 1 / 8 + 3 / 16 * (bits - 8 * middle / SUPER_GROUP)  # a rough fit to a tiny GPT: only predictions use it
     return WidthBudget(groups, remainder, budget - groups * narrow, middle - narrow, wide - narrow, max(0.0, share))
 
 

@@ -146,7 +146,9 @@ class Program(Section):
         for where, text in (("command", command), *((f"env.{name}", text) for name, text in self.env.items())):
             odd = next((name for name in _BRACES.findall(text) if name not in names), None)
             if odd == "arguments":
-                raise ValueError(f"{where} has {ARGUMENTS} inside of an argument: write it in command as its own word")
+                raise ValueError(
+                    f"{where} has {ARGUMENTS} inside another argument: make it a separate argument of `command`"
+                )
             if odd:
                 raise ValueError(
                     f"{where} has the unknown name {{{odd}}}: use {', '.join(names)}, or add it to program.values"

@@ -1,7 +1,8 @@
 """Checks of a scheme's rules for a run: rules that have no effect, and rules that contradict each other or the run."""
 
 from hpcbench.codecs import spec
-from hpcbench.contract.scheme import Rule, Scheme, Treatment
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import (
     Algorithm,
@@ -12,6 +13,7 @@ from hpcbench.contract.traffic import (
     list_possible_traffic,
 )
 from hpcbench.contract.training import UNFLUSHED, Train
+from hpcbench.contract.treatment import Treatment
 
 HOMOMORPHIC_RANKS = 32767 // 127
 """Largest number of ranks for which sums of 8-bit integers from -127 to 127 fit in 16 bits."""

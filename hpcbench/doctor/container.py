@@ -117,7 +117,7 @@ def _on_node(site: Site, kind: str, program: str) -> Check:
     if paths:
         return report_ok(name, paths[-1], needed=True)
     if answer.status is None:
-        return report_unknown(name, answer.problem, "check whether the job waits for a node", needed=True)
+        return report_unknown(name, answer.problem, "check whether the job is waiting for a node", needed=True)
     return report_missing(name, f"{program} is not on PATH on that node", _remedy(kind, program), needed=True)
 
 
@@ -137,5 +137,7 @@ def _rank_inside(site: Site) -> Check:
         fact = f"{line}: hpcbench {version[1]}, but jobs are submitted with hpcbench {hpcbench.__version__}"
         return report_missing(name, fact, "build the image again with this version", needed=True)
     if answer.status is None:
-        return report_unknown(name, f"{line}: {answer.problem}", "check whether the job waits for a node", needed=True)
+        return report_unknown(
+            name, f"{line}: {answer.problem}", "check whether the job is waiting for a node", needed=True
+        )
     return report_missing(name, f"{line}: {last_error(answer.err) or answer.problem}", _START_BY_HAND, needed=True)

@@ -44,7 +44,7 @@ def _refused(cluster: Cluster) -> list[str]:
     if not listed:
         cluster.notes.append(
             "bsub -h lists no options: if LSF refuses jobs because of -wa, -wt, -rn, -cwd or -ti, add the option to "
-            "refuses"
+            "`refuses` in the site file"
         )
         return []
     return [option for option in _SPARED if option not in listed]

@@ -132,8 +132,7 @@ def _record_shards(
         word = _word(layer_name, table)
         if word is None:
             raise ValueError(
-                f"{name}: the model's table of tensor parallelism does not contain {layer_name}: add the layer to the "
-                "table"
+                f"{name}: the model's tensor-parallel table does not contain {layer_name}: add the layer to the table"
             )
         cuts = grid.cuts(word, attribute)
         alike = grid.list_sharing_axes(cuts)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.contract.rules import resolve_treatment
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic, TrafficSettings
+from hpcbench.contract.treatment import Treatment
 from hpcbench.errors import UserError
 from hpcbench.predict import constants
 from hpcbench.predict.basis import InputBasis

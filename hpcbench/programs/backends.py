@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm
+from hpcbench.contract.treatment import Treatment
 from hpcbench.programs.account import Account
 from hpcbench.programs.exact import TORCHCOMMS
 from hpcbench.programs.kernel_operators import codec_of, device_kernels, has_kernels

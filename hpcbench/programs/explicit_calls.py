@@ -3,7 +3,8 @@
 import torch.distributed as dist
 
 from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.account import Account
 from hpcbench.programs.groups import GroupCalls
 

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.contract.scheme import Treatment
+from hpcbench.contract.treatment import Treatment
 from hpcbench.programs import backends
 from hpcbench.programs.account import Account
 from hpcbench.programs.call_carrier import CallCarrier

@@ -14,8 +14,8 @@ from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.plan import Operation
 from hpcbench.contract.call_treatment import CallKind, resolve_call
 from hpcbench.contract.interpose import Interposition
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
+from hpcbench.contract.treatment import Treatment
 from hpcbench.programs.account import Account, CallCounts, Key
 from hpcbench.programs.call_carrier import Begin
 from hpcbench.programs.decision import Decision

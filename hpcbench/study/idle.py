@@ -94,7 +94,8 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
         for name in ("capacity", "min_capacity"):
             yield (
                 ("model", "experts", name),
-                f"experts with drop none have no capacity: leave {name} out, or set drop to position or probability",
+                f"with `drop: none`, experts have no capacity: leave {name} out, or set drop to position or "
+                "probability",
             )
     idle_contents = [content for content in CONTENTS if content not in map(find_content, sent)]
     for content in idle_contents:
@@ -114,9 +115,9 @@ def _idle(study: Study, scheme: Scheme, layout: Layout) -> Iterator[tuple[FieldP
         yield ("train", "sparse_gradients"), f"{alone} send rows to: leave sparse_gradients out, or use more replicas"
         yield ("train", "node_copy"), f"{alone} gather weights from: leave node_copy out, or use more replicas"
     if layout.ranks == 1:
-        yield ("train", "overlap"), "one rank sends no gradients: leave overlap out, or use more ranks"
+        yield ("train", "overlap"), "a run with a single rank sends no gradients: leave overlap out, or use more ranks"
         for name in ("keep_messages", "codec_effects"):
-            yield ("train", name), f"one rank sends no messages: leave {name} out, or use more ranks"
+            yield ("train", name), f"a run with a single rank sends no messages: leave {name} out, or use more ranks"
     if (study.data.samples or 0) >= train.steps * train.global_batch:
         reason = (
             f"no sample recurs in {train.steps} steps of {train.global_batch} samples: lower samples, or leave it out"

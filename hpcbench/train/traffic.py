@@ -13,8 +13,8 @@ from typing import Any
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.events import ChannelTraffic
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Traffic as Key
+from hpcbench.contract.treatment import Treatment
 from hpcbench.parallel.exact import everyones_names, exact_sum
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.offload import HostLink

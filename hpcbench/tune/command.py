@@ -114,7 +114,9 @@ def tune(study: Path, options: TuneOptions) -> int:
         write_scheme(directory, choice.scheme, schemes, runs)
         tuned.save((directory / "tuned.html", directory / "tuned.json"))
     tuned.show(resolve_format(None, options.output), options.output)
-    console.print(f"Scheme, page and state: {shown_path(directory)}", markup=False)
+    console.print(
+        f"The scheme, the HTML report and the state of the search are in {shown_path(directory)}", markup=False
+    )
     return 0
 
 

@@ -23,8 +23,6 @@ PLACES = {
     Algorithm.HIERARCHICAL_ENCODED: Topology.regular(2, 2),
     Algorithm.RING: Topology.flat(4),
 }
-REDUCES = {**PLACES, Algorithm.DOUBLING: Topology.flat(4)}
-"""Algorithms of all-reduces."""
 
 
 def measure(algorithm: Algorithm, codec: str) -> dict[str, Any]:
@@ -44,16 +42,6 @@ def measure(algorithm: Algorithm, codec: str) -> dict[str, Any]:
     mean_square = float(np.mean((total / CALLS - exact) ** 2))
     group.free()
     return {"error": float(np.sqrt(square)), "bias": float(np.sqrt(mean_square * CALLS / square))}
-
-
-def count_results(algorithm: Algorithm, codec: str) -> dict[str, int]:
-    """Return the number of different results of an all-reduce, which should be 1."""
-    group = Group(WORLD.Dup(), Progress(Wait.GIVE_WAY))
-    group.topology = REDUCES[algorithm]
-    values = np.random.default_rng(3 + WORLD.rank).standard_normal(N).astype(np.float32)
-    group.all_reduce(values, channel=channel(codec, algorithm)).wait()
-    group.free()
-    return {"results": len(set(WORLD.allgather(values.tobytes())))}
 
 
 def own_noise(first: int, step: PlanStep, part: PeerSpan, rank: int, topology: Topology) -> int:
@@ -84,13 +72,6 @@ def main() -> None:
         with patch.object(execute, "make_shared_seed", fault):
             line = {"codec": CODECS[0], "algorithm": algorithm.value, "how": ":correlated", "fault": fault.__name__}
             tell([{**line, **measure(algorithm, CODECS[0] + ":correlated")}])
-    for algorithm in REDUCES:
-        for codec in (f"{CODECS[0]}:stochastic", f"{CODECS[0]}:correlated"):
-            tell([{"reduces": algorithm.value, "codec": codec, **count_results(algorithm, codec)}])
-    with patch.object(execute, "make_shared_seed", own_noise):
-        tell(
-            [{"reduces": "faulty", "codec": CODECS[0], **count_results(Algorithm.DOUBLING, f"{CODECS[0]}:stochastic")}]
-        )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import pytest
 
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 
 

@@ -8,8 +8,9 @@ import pytest
 from hpcbench.codecs import spec
 from hpcbench.codecs.registry import get_codec
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import explain_drifting_copies, explain_wrong_gradients, find_missed_stage, list_idle_rules
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train
 

@@ -4,7 +4,8 @@ import pytest
 
 from hpcbench.contract.call_treatment import CallKind, explain_undecidable, resolve_call
 from hpcbench.contract.interpose import Groups
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 
 HYBRID = Scheme(algorithm="encoded", default="zfp:16", rules=[Rule(dimension="DP", codec="zfp:8")])
 ONLY_DP = Scheme(algorithm="encoded", default="none", rules=[Rule(dimension="DP", codec="int8:256")])

@@ -3,8 +3,9 @@
 import pytest
 
 from hpcbench.contract.layout import Layout, find_model_misfit
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import explain_wrong_gradients, list_idle_rules
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 

@@ -5,8 +5,9 @@ import pytest
 from hpcbench.contract.expert_fit import describe_expert_placement, find_expert_misfit
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import explain_wrong_gradients
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 

@@ -5,8 +5,9 @@ import pytest
 from hpcbench.contract.grid import make_grid
 from hpcbench.contract.grid_fit import describe_placement, find_grid_misfit
 from hpcbench.contract.layout import Layout, find_batch_misfit
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import explain_wrong_gradients
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
 from hpcbench.contract.training import Model, Train
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from small_runs import TRAIN
 
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.rules import list_treatments, resolve_treatment
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings
 
 GRADIENTS = ("DP", "BACKWARD", "GRAD")

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 import hpcbench
 from hpcbench.contract.layout import Layout, Partition
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import RankShape, Run, load
-from hpcbench.contract.scheme import NamedScheme, Rule, Scheme
+from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase, list_possible_traffic
 from hpcbench.contract.training import CONTENTS, Data, Model, Train
 from hpcbench.errors import UserError

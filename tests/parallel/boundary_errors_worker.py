@@ -23,8 +23,9 @@ from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Train
 from hpcbench.parallel.boundary_errors import BoundaryErrors
 from hpcbench.parallel.pipeline import Pipeline

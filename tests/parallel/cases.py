@@ -10,8 +10,9 @@ from covering import Case, cover_sample, every_case, select_new
 from faults import FAULTS
 from small_runs import BASELINE, NEOX, RUN, TRAIN
 
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run, check
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Train
 from hpcbench.errors import UserError
 

@@ -430,6 +430,9 @@ ELSEWHERE = {
     "parallel/gradient_schemes_worker.py": "parallel/test_gradient_schemes.py",
     "parallel/weight_differences_worker.py": "parallel/test_weight_differences.py",
     "parallel/half_messages_worker.py": "parallel/test_half_messages.py",
+    "parallel/mixed_widths_worker.py": "parallel/test_mixed_widths.py",
+    "parallel/boundary_errors_worker.py": "parallel/test_boundary_errors.py",
+    "parallel/sample_changes_worker.py": "parallel/test_sample_changes.py",
     "train/checkpoint_worker.py": "train/test_checkpoint.py",
     "train/relayout_worker.py": "train/test_relayout.py",
 }

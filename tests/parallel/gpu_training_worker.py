@@ -35,8 +35,9 @@ from hpcbench.comm.places import Place, Places
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel import buffers
 from hpcbench.train import resources

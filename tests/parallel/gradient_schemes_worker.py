@@ -25,8 +25,9 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule, Scheme
+from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.averaged_errors import AveragedErrors

@@ -20,7 +20,8 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.grid import ActivationCuts
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.training import Model
 from hpcbench.parallel.mesh import Mesh

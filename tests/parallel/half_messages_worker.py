@@ -31,8 +31,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.shards import count_elements, cut_evenly
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import CommPrecision

@@ -23,8 +23,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.mixed_widths import SUPER_GROUP, name_codecs
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel import mixed_widths
 from hpcbench.parallel.adamw import AdamW

@@ -21,8 +21,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.stream_execute import GroupOrder
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.predict import volume
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer

@@ -9,7 +9,8 @@ import expert_cases  # registers kinds of experts
 from cases import Case, Comparison, one_process, select_once, select_rest
 from covering import cover_sample, every_case
 
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 
 TOP = NamedScheme(

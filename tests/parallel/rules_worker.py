@@ -11,8 +11,9 @@ from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import list_live_traffic
 from hpcbench.errors import UserError
 from hpcbench.train.agreement import replicas_agree

@@ -23,8 +23,9 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.parallel.pipeline import Pipeline
 from hpcbench.parallel.sample_changes import SampleChanges
 from hpcbench.predict.volume import count_step_bytes

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hpcbench.contract.scheme import Rule
+from hpcbench.contract.rule import Rule
 from hpcbench.study.schema import SchemeEntry, Study
 
 Setting = dict[str, Any]

@@ -20,8 +20,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.measured import find_first_counted
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.parallel.exact import exact_sum
 from hpcbench.parallel.server import ServerShard
 from hpcbench.predict.volume import count_all_ranks_bytes

@@ -22,7 +22,8 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.shards import cut_evenly
 from hpcbench.contract.traffic import Phase
 from hpcbench.parallel.linear import ColumnLinear, RowLinear

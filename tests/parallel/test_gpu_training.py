@@ -11,7 +11,8 @@ from runs import SCHEMES, run_of
 
 from hpcbench.codecs.device import cuda
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 from hpcbench.errors import UserError
 from hpcbench.train import gpu

@@ -9,7 +9,8 @@ from torch import nn
 
 from hpcbench.comm.policy import Policy
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.buckets import make_buckets
 from hpcbench.parallel.sharding import Cut, Held, Shard

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.predict.memory import predict_memory
 from hpcbench.predict.workload import Workload, make_train

@@ -17,7 +17,8 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.parallel import differences
 from hpcbench.parallel.adamw import AdamW
 from hpcbench.parallel.buckets import Bucket

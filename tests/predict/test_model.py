@@ -10,7 +10,8 @@ from small_runs import RUN
 
 from hpcbench.bench.gemm import leave_each_out
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Section
 from hpcbench.contract.training import Model, Train
 from hpcbench.features.prune.settings import Prune

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.programs.intercept import Interception
 
 SMALL = Groups(min_bytes=1024)

@@ -22,7 +22,8 @@ from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.plan import Operation, lay_out
 from hpcbench.comm.topology import Topology
 from hpcbench.contract.interpose import Groups, Interposition
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.programs import backends
 from hpcbench.programs.collective_carrier import count_padding

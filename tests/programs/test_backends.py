@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from hpcbench.contract.call_treatment import CallKind
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm
+from hpcbench.contract.treatment import Treatment
 from hpcbench.doctor import probe
 from hpcbench.programs import backends, kernel_operators
 from hpcbench.programs.account import Account

@@ -119,7 +119,7 @@ def test_flops_without_a_label_fit_one_of_the_formulas_or_none(formula: float) -
     assert measure(shaped(formula, "unlabelled_flops_per_rank")).notes == ()
     (note,) = measure(shaped(1.2 * formula, "unlabelled_flops_per_rank")).notes
     assert note.startswith("x: train.log:10: the FLOP/s printed are ")
-    assert "times the result of the nearest formula for the run's shape" in note
+    assert "times the closest result of a formula for the model's shape" in note
 
 
 def stated(tmp_path: Path, recompute: Any, follows: Any) -> list[str]:

@@ -42,7 +42,6 @@ def test_an_unknown_account_is_refused_with_a_list_of_the_users_accounts(place: 
     for options in ({}, {"dry_run": True, "check": True}):
         with pytest.raises(
             UserError,
-            match=r"account unknown: is not among your accounts .* lists "
-            r"root\): set account",
+            match=r"account unknown is not among your accounts .* lists root\): set `account`",
         ):
             place.submit(**options)

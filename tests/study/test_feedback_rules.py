@@ -14,7 +14,8 @@ from hpcbench.codecs import spec
 from hpcbench.codecs.types import BFLOAT16
 from hpcbench.comm.channel import Channel, resolve_channel
 from hpcbench.comm.policy import Policy
-from hpcbench.contract.scheme import Rule, Scheme
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Precision
 from hpcbench.contract.traffic import Algorithm, Dimension, MessageKind, Phase
 from hpcbench.contract.training import MessageFormat

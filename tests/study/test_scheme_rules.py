@@ -80,7 +80,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"phase": "STEP", "kind": "ACT"}, "there is only DP BACKWARD GRAD"),
         (
             {"codec": "none", "min_bytes": 1},
-            "min_bytes and between_nodes restrict a codec, but the codec is none",
+            "`min_bytes` and `between_nodes` restrict a codec, but the codec is none",
         ),
         ({"codec": "none", "between_nodes": True}, "leave them out"),
         ({"min_bytes": -1}, "schemes.mine.rules.0.min_bytes: must be at least 0, not -1"),
@@ -90,28 +90,34 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"dimension": "PP", "feedback": True}, "or `dimension: PP` and `phase: BACKWARD`"),
         (
             {"dimension": "PP", "phase": "BACKWARD", "feedback": True, "feedback_reset": 9},
-            "feedback_reset is for sums of gradients, not for messages between stages: leave feedback_reset out",
+            "`feedback_reset` applies to sums of gradients, not to messages between stages: leave feedback_reset out",
         ),
         ({"dimension": "PP", "sample_changes": 9}, "write `dimension: PP` and `phase: FORWARD`"),
         (
             {"dimension": "PP", "phase": "FORWARD", "codec": "mpc", "sample_changes": 9},
-            "sample_changes reduces the error of a codec, but mpc has none: leave it out",
+            "`sample_changes` reduces the error of a codec, but mpc is lossless: leave sample_changes out",
         ),
         (
             {"dimension": "PP", "phase": "FORWARD", "min_bytes": 5, "sample_changes": 9},
-            "sample_changes needs every message encoded: leave min_bytes and between_nodes out",
+            "`sample_changes` requires that every message is encoded: leave min_bytes and between_nodes out",
         ),
-        ({"low_rank": 2}, "low_rank is for the reduction of gradients: write `dimension: DP`, without kind OPTIM"),
+        (
+            {"low_rank": 2},
+            "`low_rank` applies to the reduction of gradients: write",
+        ),
         ({"low_rank": 2, "dimension": "DP", "kind": "OPTIM"}, "without kind OPTIM"),
         ({"low_rank": 2, "dimension": "DP", "feedback": True}, "by itself: leave feedback out"),
-        ({"dimension": "DP", "feedback_average": 0.8}, "feedback_average changes error feedback, which is off: add"),
-        ({"dimension": "DP", "feedback_reset": 9}, "feedback_reset changes error feedback, which is off: add"),
+        ({"dimension": "DP", "feedback_average": 0.8}, "`feedback_average` changes error feedback, which is off: add"),
+        ({"dimension": "DP", "feedback_reset": 9}, "`feedback_reset` changes error feedback, which is off: add"),
         (
             {"dimension": "DP", "kind": "OPTIM", "feedback": True, "feedback_reset": 9},
-            "feedback_reset is for gradients, not for the momenta of 1-bit Adam: leave feedback_reset out",
+            "`feedback_reset` applies to gradients, not to the momenta of 1-bit Adam: leave feedback_reset out",
         ),
         ({"feedback_average": 1}, "schemes.mine.rules.0.feedback_average: must be below 1.0, not 1"),
-        ({"codec": "int4:32/256", "mixed_bits": 5}, "mixed_bits is for the reduction of gradients: write `dimension"),
+        (
+            {"codec": "int4:32/256", "mixed_bits": 5},
+            "`mixed_bits` applies to the reduction of gradients: write",
+        ),
         (
             {"dimension": "DP", "mixed_bits": 5},
             "instead of 4, but the codec is int8:256: use int4:16/256 or int4:32/256",
@@ -122,21 +128,21 @@ def rule(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "feedback": True},
-            "mixed_bits does not support feedback: leave feedback out",
+            "`mixed_bits` does not support feedback: leave feedback out",
         ),
         (
             {"dimension": "DP", "codec": "int4:32/256", "mixed_bits": 5, "min_bytes": 9},
-            "mixed_bits does not support min_bytes: leave min_bytes out",
+            "`mixed_bits` does not support min_bytes: leave min_bytes out",
         ),
         ({"low_rank": -1}, "schemes.mine.rules.0.low_rank: must be at least 0, not -1"),
         (
             {"differences": True},
-            "differences is for weights that are gathered after each step: write `dimension: ZERO`",
+            "`differences` applies only to weights that are gathered after each step: write `dimension: ZERO`",
         ),
         ({"differences": True, "dimension": "ZERO", "phase": "FORWARD"}, "without phase FORWARD or BACKWARD"),
         (
             {"differences": True, "dimension": "ZERO", "codec": "mpc"},
-            "differences reduces the error of a codec, but codec mpc has none: leave differences out",
+            "`differences` reduces the error of a codec, but codec mpc is lossless: leave differences out",
         ),
         (
             {"from_step": 5, "until_step": 4},

@@ -18,8 +18,9 @@ from hpcbench.comm.policy import Policy
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Data, Model, Train
 from hpcbench.parallel import gradients
 from hpcbench.parallel.boundary_errors import BoundaryErrors

@@ -21,8 +21,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import Model
 from hpcbench.errors import UserError
 from hpcbench.parallel.onebit import OneBitAdam

@@ -14,8 +14,9 @@ from torch import nn
 
 from hpcbench.contract import step_line, text_split
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import RankShape, load
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data
 from hpcbench.errors import UserError

@@ -11,7 +11,8 @@ from test_stop_and_resume import RUN
 from hpcbench.contract.events import Event
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.log_line import parse
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.step_line import Step
 from hpcbench.contract.training import Data
 from hpcbench.train import machine

@@ -9,7 +9,8 @@ from test_run_loop import RUN
 
 from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.rule import Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
 
 WORKER = Path(__file__).with_name("run_worker.py")

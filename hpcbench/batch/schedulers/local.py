@@ -196,7 +196,7 @@ def serve(root: Path, number: str) -> None:
     """Run the jobs of one queue sequentially, for the submission at `root`."""
     queue = read_queue(root / "queues" / f"{number}.json")
     if queue is None:
-        raise UserError(f"{root}: no such queue: give the directory that `hpcbench submit` made")
+        raise UserError(f"{root}: contains no such queue: give the directory of a submission")
     planned = {job.id: job for job in read_submission(root).jobs}
     for job in queue["jobs"]:
         directory = root / "jobs" / job["id"]

@@ -57,7 +57,7 @@ class Parameters:
             raise ValueError(f"hand_in {self.hand_in!r}: must be stdin or file")
         for option in self.refuses:
             if option not in ("-wa", "-wt"):
-                raise ValueError(f"refuses: {option!r}: only -wa and -wt can be left out")
+                raise ValueError(f"refuses: {option!r}: must be -wa or -wt, the only options that can be left out")
         for name in ("time", "nodes", "tasks_per_node", "cpus_per_task", "array_parallelism"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)}: at least 1")

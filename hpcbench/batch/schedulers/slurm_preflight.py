@@ -86,8 +86,8 @@ def _room(number: int, account: str | None) -> Iterator[str]:
     accounts = list(dict.fromkeys(row.account for row in rows))
     if account is not None and accounts and account not in accounts:
         raise UserError(
-            f"account {account}: is not among your accounts on this machine (sacctmgr show assoc lists "
-            f"{', '.join(accounts)}): set account: in the study to one of them"
+            f"account {account} is not among your accounts on this machine (sacctmgr show assoc lists "
+            f"{', '.join(accounts)}): set `account` in the study to one of them"
         )
     charged = [row for row in rows if account is None or row.account == account]
     bounds = [int(row.max_submit) for row in charged if row.max_submit.isdecimal()]

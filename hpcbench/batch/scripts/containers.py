@@ -217,7 +217,7 @@ def _shifter(request: ContainerRequest) -> Contained:
 def _charliecloud(request: ContainerRequest) -> Contained:
     """Build the arguments of Charliecloud. All ranks on a node share one container, so that they can share memory."""
     if request.container.gpu not in ("auto", "none"):
-        raise ValueError("container.gpu: Charliecloud adds the driver to the image by `ch-fromhost`: leave gpu out")
+        raise ValueError("container.gpu: with Charliecloud, `ch-fromhost` adds the driver to the image: leave gpu out")
     if fixed := [bind for bind, (_, _, ro) in zip(request.format_binds(), request.binds, strict=True) if ro]:
         others = [bind for bind in fixed if bind.partition(":")[0] not in request.container.mpi_paths]
         if others:

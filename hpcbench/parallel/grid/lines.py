@@ -113,4 +113,4 @@ def check(x: Tensor, expected: ActivationCuts, reader: str) -> None:
     """
     spread = getattr(x, "spread", expected)
     if spread != expected:
-        raise ValueError(f"{reader} expects rows divided by {expected.rows}, but gets rows divided by {spread.rows}")
+        raise ValueError(f"{reader} expects rows split over {expected.rows}, but gets rows split over {spread.rows}")

@@ -86,7 +86,7 @@ def check_conventions(subject: CheckedRun) -> Iterator[str]:
     ]
     if all(mismatches):
         nearest = min((value for value in mismatches if value), key=lambda value: abs(value.ratio - 1))
-        yield _describe_mismatch(subject, "FLOP/s", nearest, "the result of the nearest formula for the run's shape")
+        yield _describe_mismatch(subject, "FLOP/s", nearest, "the closest result of a formula for the model's shape")
 
 
 def check_peaks(subject: CheckedRun) -> Iterator[str]:

@@ -128,7 +128,7 @@ def test_an_account_of_another_user_is_refused(root: Path, programs: Programs) -
     programs.answer("sbatch", "", START)
     programs.answer("sacctmgr", "mine|||\nours|||\n")
     with pytest.raises(
-        UserError, match=r"account theirs: is not among your accounts on this machine .* lists mine, ours"
+        UserError, match=r"account theirs is not among your accounts on this machine .* lists mine, ours"
     ):
         asked(root, "theirs")
     assert len(asked(root, "ours")) == 2

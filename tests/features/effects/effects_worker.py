@@ -21,8 +21,9 @@ from hpcbench.comm.progress import Progress
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.layout import Layout
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.run import Run
-from hpcbench.contract.scheme import NamedScheme, Rule
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.traffic import Traffic, list_live_traffic
 from hpcbench.errors import UserError
 from hpcbench.features.effects.observer.effects import EffectObserver
@@ -174,14 +175,24 @@ def compare(name: str, fault: str | None) -> None:
             )
 
 
+DEPENDENT = {
+    "feedback": Rule(dimension="DP", codec="sign:1024", feedback=True),
+    "feedback in the first steps": Rule(dimension="DP", codec="sign:1024", feedback=True, until_step=2),
+    "differences": Rule(dimension="ZERO", codec="int4:32", differences=True),
+}
+"""Rules whose messages depend on earlier messages."""
+
+
 def refuse() -> None:
-    """Print why a scheme with error feedback is refused."""
-    feedback = Rule(dimension="DP", codec="sign:1024", feedback=True)
-    try:
-        EffectObserver(Trainer(make_run("tensor", feedback), WORLD.Dup(), QUIET, CORPUS))
-    except UserError as error:
+    """Print why schemes whose messages depend on earlier messages are refused, or None for a scheme that is not."""
+    for name, rule in DEPENDENT.items():
+        why = None
+        try:
+            EffectObserver(Trainer(make_run("tensor", rule), WORLD.Dup(), QUIET, CORPUS))
+        except UserError as error:
+            why = str(error)
         if WORLD.rank == 0:
-            print(json.dumps({"refused": str(error)}), flush=True)
+            print(json.dumps({"dependent": name, "refused": why}), flush=True)
 
 
 def main(case: str, *faults: str) -> None:

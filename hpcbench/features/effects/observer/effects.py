@@ -22,17 +22,18 @@ class EffectObserver(Observer):
     Raises
     ------
     UserError
-        The scheme keeps residuals, which repeated steps would change.
+        Messages of the scheme depend on earlier messages, such as residuals, which repeated steps would change.
     """
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer, self._settings = trainer, trainer.run.train.codec_effects
         self._traffic = list_live_traffic(trainer.run.setting)
-        scheme = trainer.run.scheme
-        if self._settings and any(scheme.treatment(each).keeps_errors for each in self._traffic):
+        policy = trainer.policy
+        treatments = (treatment for channel in policy.channels for treatment in policy.treatments(channel))
+        if self._settings and any(treatment.depends_on_past for treatment in treatments):
             raise UserError(
-                f"train.codec_effects: scheme {scheme.name} adds errors of earlier messages, so its steps cannot be "
-                "repeated: measure the effects with the baseline"
+                f"train.codec_effects: messages of scheme {trainer.run.scheme.name} depend on earlier messages, so its "
+                "steps cannot be repeated: measure the effects with the baseline"
             )
 
     def writes(self, step: int) -> bool:

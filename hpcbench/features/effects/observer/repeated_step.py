@@ -19,8 +19,8 @@ from torch import Tensor
 
 from hpcbench.codecs.registry import get_codec
 from hpcbench.comm.channel import change_treatment
-from hpcbench.contract.scheme import Treatment
 from hpcbench.contract.traffic import Algorithm, Traffic
+from hpcbench.contract.treatment import Treatment
 from hpcbench.parallel.exact import exact_sum, square_sum
 from hpcbench.parallel.phases import Phases
 from hpcbench.parallel.pieces import Piece
