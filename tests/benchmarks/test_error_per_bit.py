@@ -44,7 +44,7 @@ def test_planted_samples(tiny: Callable[..., Printed], tmp_path: Path) -> None:
     assert errors["int4:32/256"][0] == pytest.approx(errors["int4:32"][0], rel=0.02)
     assert errors["int4:32/256"][1] < 0.8 * errors["int4:128"][1], "an outlier spoils a long block"
     assert rows["int8:256"][1].endswith("*")
-    assert float(rows["mixed-5"][0]) == pytest.approx(5, abs=0.3) and rows["mixed-5"][2:] == ["-"] * 3
+    assert 4.5 < float(rows["mixed-5"][0]) <= 5 and rows["mixed-5"][2:] == ["-"] * 3
     assert {path.name for path in plots.iterdir()} == {"error-per-bit.svg", "error-per-bit.png"}
 
 
