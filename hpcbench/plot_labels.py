@@ -16,7 +16,7 @@ Named = tuple[str, float, float]
 Ends = tuple[float, float]
 
 _ROUND = [(5, 0, "left"), (-5, 0, "right"), (5, 7, "left"), (5, -7, "left"), (-5, 7, "right"), (-5, -7, "right")]
-_ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17)]
+_ABOVE = [(0, dy, "center") for dy in (9, -9, 17, -17, 26, -26, 35, -35)]
 _FAR = [
     (dx, dy, side)
     for dx, side in ((16, "left"), (-16, "right"), (40, "left"), (-40, "right"), (70, "left"), (-70, "right"))
@@ -79,7 +79,7 @@ def place_labels(
             )
             text.set_in_layout(False)
             size = text.get_window_extent(renderer)
-            height = 0.8 * size.height  # without the spacing between lines
+            height = 0.86 * size.height  # without most of the spacing between lines
             best, least = _PLACES[0], 1000
             for place in _PLACES:
                 box = _box(centre, place, size.width, height, pixels)

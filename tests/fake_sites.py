@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +185,21 @@ def launch_lines(root: Path) -> list[str]:
 def repository_on_python_path() -> dict[str, str]:
     """Return the environment variables that ranks need to import a checkout that is not installed."""
     return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+
+
+@contextlib.contextmanager
+def open_places(root: Path, monkeypatch: pytest.MonkeyPatch, site: str) -> Iterator[Callable[..., Place]]:
+    """Provide a factory of sites with their fakes. `root` becomes the working directory, `site` the default."""
+    monkeypatch.chdir(root)
+    lock = root / "tmp"
+    lock.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(lock))
+    monkeypatch.setenv("TMPDIR", str(lock))
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str = site, **options: Any) -> Place:
+            place = Place(root, name, **options)
+            stack.enter_context(on_path(place.fake, monkeypatch))
+            return place
+
+        yield make

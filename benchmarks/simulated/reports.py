@@ -220,7 +220,7 @@ def power(options: argparse.Namespace) -> Table:
                     rows += len(gaining)
                     faster += sum(row.speed_shown == "faster" for row in gaining)
                     good += sum(bool(row.outcome and row.outcome.group == "good") for row in gaining)
-                    pays += "compression pays: " in answer(cell, "local")[0]
+                    pays += answer(cell, "local")[0].startswith("Yes.")
                     beaten += bool(compute_front(cell).beaten_by("baseline"))
             shares = _percent(faster, rows), _percent(good, rows)
             table.add_row(

@@ -13,8 +13,6 @@ import torch
 
 from hpcbench.predict.products import MeasuredProduct, interpolate
 
-PASSES = ("fwd", "dgrad", "wgrad")
-
 
 class ProductShape(NamedTuple):
     """A product ``[m, k] x [k, n]`` of one pass."""

@@ -127,12 +127,12 @@ def _line_ends(stream: BinaryIO) -> int:
     return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
 
 
-def read_tail(path: Path, size: int = _TAIL) -> list[str]:
-    """Return the lines in the last `size` bytes of a file, or an empty list if the file does not exist."""
+def read_tail(path: Path) -> list[str]:
+    """Return the lines in the last 64 KiB of a file, or an empty list if the file does not exist."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - size))
+            stream.seek(max(0, stream.tell() - _TAIL))
             return stream.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
         return []

@@ -95,8 +95,3 @@ def format_mark(mark: Mark) -> str:
     """Format a status file. Fields with the value None are omitted."""
     fields = ((key, getattr(mark, key)) for key in (JOB_KEYS if mark.job is None else RUN_KEYS))
     return json.dumps({key: value for key, value in fields if value is not None}) + "\n"
-
-
-def write_mark(directory: Path, mark: Mark) -> None:
-    """Write a status file as a job script does."""
-    (directory / FILE).write_text(format_mark(mark), encoding="utf-8")

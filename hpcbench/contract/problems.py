@@ -64,7 +64,6 @@ def make_user_error(
     error: ValidationError,
     schema: type[BaseModel],
     where: Callable[[FieldPath], str],
-    place: Callable[[FieldPath], FieldPath] = lambda path: path,
 ) -> UserError:
     """Create a `UserError` with one line per error, or only the first line if the file is of a different kind.
 
@@ -76,15 +75,13 @@ def make_user_error(
         Validated model. Field names of the model are suggested for similar unknown keys.
     where
         Function that returns ``file:line`` for a path.
-    place
-        Function that converts a path in the model to the path in the user's file. By default, both paths are equal.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}
     for finding in findings:
         path, message = _resolve_finding(finding, schema)
         faults.setdefault(path, message)
-    lines = [format_fault(where(place(path)), path, message) for path, message in faults.items()]
+    lines = [format_fault(where(path), path, message) for path, message in faults.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
     if strange > _STRANGE:  # a different kind of file: one line is enough
         return UserError(f"{lines[0]} (and {len(lines) - 1} more)")

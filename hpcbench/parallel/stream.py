@@ -56,11 +56,6 @@ class Stream:
         return cls(stages, micro_batches, train.steps, vertical=train.vertical_sync, double=double)
 
     @property
-    def in_flight(self) -> int:
-        """Number of micro-batches per replica in the pipeline, one per stage (NOAM of PipeDream)."""
-        return self.stages
-
-    @property
     def total(self) -> int:
         """Number of micro-batches of the run."""
         return self.steps * self.micro_batches

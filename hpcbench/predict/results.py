@@ -131,8 +131,8 @@ def _get_prediction(item: tuple[Any, ...]) -> Prediction:
     return prediction
 
 
-def _make_interval_entry(figure: PredictedValue, digits: int = 3) -> Entry:
-    text = f"{figure.value:.{digits}g} ({figure.low:.{digits}g} to {figure.high:.{digits}g})"
+def _make_interval_entry(figure: PredictedValue) -> Entry:
+    text = f"{figure.value:.3g} ({figure.low:.3g} to {figure.high:.3g})"
     return Entry(text, figure.value)
 
 

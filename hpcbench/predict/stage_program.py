@@ -86,7 +86,7 @@ class StageProgram:
                 self._add_pass(operations, backward, 1.0)
                 if each_time:
                     for _, cost in buckets:
-                        self._add_call(operations, cost, "data")
+                        self._add_call(operations, cost)
             if number:
                 _add_busy(operations, returning.encode)
                 self._send(operations, ("backward", i, number - 1), returning)
@@ -97,8 +97,8 @@ class StageProgram:
         if reduces and not overlaps and not each_time:
             for buckets in costs.reductions:
                 for _, cost in buckets:
-                    self._add_call(operations, cost, "data")
-        self._add_call(operations, costs.tail, "data")
+                    self._add_call(operations, cost)
+        self._add_call(operations, costs.tail)
         operations.append(Compute(costs.optimizer + costs.host))
 
     def _add_pass(self, operations: list[StageOperation], action: PassCost, share: float) -> None:
@@ -143,19 +143,19 @@ class StageProgram:
             _add_busy(operations, cost.encode)
             operations.append(BackgroundTransfer(key, cost.inside, cost.network, 0.0, "dp"))
 
-    def _add_call(self, operations: list[StageOperation], cost: Cost, kind: str) -> None:
+    def _add_call(self, operations: list[StageOperation], cost: Cost) -> None:
         if self._machine.gpu:
-            operations.append(BlockingTransfer(cost.encode + cost.inside + cost.decode, cost.network, kind))
+            operations.append(BlockingTransfer(cost.encode + cost.inside + cost.decode, cost.network, "data"))
         elif self._machine.fabric.core_costs:
             key = ("call", self.stage, len(operations))
             _add_busy(operations, cost.encode, 0.0)
             operations.append(BackgroundTransfer(key, 0.0, cost.network))
             _add_busy(operations, cost.inside, 0.0)
-            operations.append(WaitForTransfer(key, kind))
+            operations.append(WaitForTransfer(key, "data"))
             _add_busy(operations, cost.decode, 0.0)
         else:
             _add_busy(operations, cost.encode, 0.0)
-            operations.append(BlockingTransfer(cost.inside, cost.network, kind))
+            operations.append(BlockingTransfer(cost.inside, cost.network, "data"))
             _add_busy(operations, cost.decode, 0.0)
 
 

@@ -183,9 +183,9 @@ def figure_column(
     return Column(column_name(head), head, group=group, help=help), lambda item: quantity(of(item), show)
 
 
-def text_column(head: str, of: Callable[[Item], str], help: str = "") -> Field[Item]:
+def text_column(head: str, of: Callable[[Item], str]) -> Field[Item]:
     """Return a text column, named after its header."""
-    return Column(column_name(head), head, text=True, help=help), lambda item: phrase(of(item))
+    return Column(column_name(head), head, text=True), lambda item: phrase(of(item))
 
 
 def column_name(head: str) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpcbench import __version__
-from hpcbench.contract.events import Configuration, End, Event, Start
+from hpcbench.contract.events import End, Event, Start
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.programs.launch import Ended
-from hpcbench.programs.sent import events
+from hpcbench.programs.sent import describe_settings, events
 
 
 class Log:
@@ -35,7 +35,7 @@ class Log:
     def __init__(self, path: Path, command: Sequence[str], settings: Interposition) -> None:
         self._path, self._scheme, self._begin = path, settings.scheme, time.monotonic()
         asked = settings.model_dump(mode="json", exclude={"out"})
-        self._write([_start(settings), _configuration({"command": list(command), **asked})], "w")
+        self._write([_start(settings), describe_settings({"command": list(command), **asked})], "w")
 
     def close(self, ended: Ended, idle: str | None) -> None:
         """Write events for the traffic and the end of the program.
@@ -94,20 +94,4 @@ def _start(settings: Interposition) -> Start:
         scheme=settings.scheme.name,
         attempt=None,
         resumed_from=None,
-    )
-
-
-def _configuration(asked: dict[str, object]) -> Configuration:
-    return Configuration(
-        run=asked,
-        parameters=None,
-        model_flops_per_sample=None,
-        hardware_flops_per_sample=None,
-        neox_flops_per_sample=None,
-        flops_formulas=None,
-        corpus=None,
-        corpus_tokens=None,
-        valid_loss_uniform=None,
-        valid_loss_unigram=None,
-        unigram_tokens=None,
     )

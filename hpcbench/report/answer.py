@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.contract.text import make_printable
-from hpcbench.present.notation import bounds
+from hpcbench.present.notation import between, bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import AS_FAST, INCONCLUSIVE, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, compute_front, conclude, is_good
+from hpcbench.report.front import Front, compute_front, conclude, find_simplest, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
 from hpcbench.report.provenance import list_some
-from hpcbench.report.recommendation import is_paying_by_codec, list_plain, recommend
-from hpcbench.report.statistics import Interval
+from hpcbench.report.recommendation import find_recommended, is_paying_by_codec, list_plain, recommend
+from hpcbench.report.statistics import CONFIDENCE, Interval
 from hpcbench.report.titles import describe_cell, describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
-from hpcbench.report.weaknesses import LEARNT_NOTHING, RARE_FAILURES, Weakened, find_weaknesses
+from hpcbench.report.weaknesses import FOUND, LEARNT_NOTHING, RARE_FAILURES, Weakened, bound_failures, find_weaknesses
 
 _MARGIN = 100 * AS_FAST
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
@@ -33,10 +33,11 @@ def answer(cell: Cell, site: str) -> list[str]:
 
 
 def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
-    """Return the answer (one or two sentences) and the other findings."""
-    findings, recommendation = list_findings(cell, site, weak), recommend(cell)
-    count = 2 if findings[:1] and "inconclusive" in findings[0] else 1
-    return [*findings[:count], *recommendation], findings[count:]
+    """Return the answer, whose first sentence is the verdict, and the other findings."""
+    lead, others = list_findings(cell, site, weak)
+    if not lead or (len(lead) == 1 and lead[0].startswith("Inconclusive.")):
+        lead, others = [*lead, *others[:1]], others[1:]
+    return [*lead[:1], *recommend(cell), *lead[1:]], others
 
 
 def list_methods(cell: Cell) -> list[str]:
@@ -45,36 +46,42 @@ def list_methods(cell: Cell) -> list[str]:
     return describe_method(cell, base) if base is not None and base.completed else []
 
 
-def list_findings(cell: Cell, site: str, weak: Weakened) -> list[str]:
-    """Return sentences that answer whether compression pays in a cell, without footnotes."""
+def list_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
+    """Return sentences that answer whether compression pays in a cell, and further findings, without footnotes."""
     base = cell.row(cell.baseline)
     if base is None:
-        return [say.NO_BASELINE_RUN]
+        return [say.NO_BASELINE_RUN], []
     if not base.completed:
-        return [say.NO_BASELINE_COMPLETED.format(scheme=base.scheme)]
+        return [say.NO_BASELINE_COMPLETED.format(scheme=base.scheme)], []
     pareto = compute_front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
     schemes = [row for row in compared if not row.kind.is_control and not row.idle]
     controls = [row for row in compared if row.kind.is_control]
     where = f"{_WHERE.get(site, f'On {site}')} ({describe_size(cell)})"
-    lines = []
+    lead, lines = [], list[str]()
     if not compared and len(cell.rows) > 1:
-        lines.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
+        lead.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
     if schemes:
-        lines += _describe_schemes(schemes, where, weak, pareto, list_plain(cell))
+        lead, lines = _describe_schemes(cell, schemes, where, weak, pareto)
+    elif compared and any(row is not base and not row.kind.is_control for row in cell.rows):
+        lead = [say.NO_CODEC_COMPARED.format(where=where)]
     if idle := [row for row in compared if row.idle]:
         lines.append(say.NEVER_ENCODED.format(schemes=_list(idle)))
     lines += [_describe_control(row, row.speed) for row in controls if row.speed]
     if diverged := [row for row in cell.rows if row.diverged]:
         lines.append(say.DIVERGED.format(schemes=_list(diverged)))
-    return [*lines, *conclude(cell, pareto)]
+    return lead, [*lines, *conclude(cell, pareto)]
 
 
-def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most."""
+def summarize_cells(cells: Sequence[Cell], answers: Sequence[str]) -> tuple[str, ...]:
+    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most.
+
+    `answers` are the first sentences of the cells' answers.
+    """
     paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
     if not paying:
-        return (say.NO_CELL_PAYS.format(cells=len(cells)),)
+        sentence = say.NO_CELL_PAYS if all(line.startswith("No.") for line in answers) else say.NO_CELL_DECIDED
+        return (sentence.format(cells=len(cells)),)
     speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
     count = len({id(cell) for _, _, cell in paying})
     place = make_printable(describe_cell(cell.values))
@@ -101,8 +108,8 @@ def list_trouble(cell: Cell) -> list[str]:
 
 
 def _describe_schemes(
-    schemes: list[SchemeRow], where: str, weak: Weakened, pareto: Front, plain: list[str]
-) -> list[str]:
+    cell: Cell, schemes: list[SchemeRow], where: str, weak: Weakened, pareto: Front
+) -> tuple[list[str], list[str]]:
     def select(*groups: str) -> list[SchemeRow]:
         return [row for row in schemes if row.outcome and row.outcome.group in groups]
 
@@ -111,7 +118,7 @@ def _describe_schemes(
     worse = [row for row in select("worse") if row.speed_shown == "faster"]
     slower = [row for row in schemes if row in select("not faster") or row.outcome == WORSE_SLOWER]
     if good:
-        lines = _describe_paying(good, where, weak, pareto, plain)
+        lead = _describe_paying(cell, good, where, weak, pareto)
     else:
         headlines = (
             (all(row.speed and row.speed.slower for row in schemes), say.ALL_SLOWER),
@@ -122,42 +129,72 @@ def _describe_schemes(
             (True, say.NONE_FASTER),
         )
         headline = next(sentence for applies, sentence in headlines if applies)
-        lines = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain))]
+        lead = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain))]
+    if worse:
+        lead.append(say.WORSE_LOSS.format(schemes=_list(worse, _show_estimate)))
     lists: tuple[tuple[str, list[SchemeRow], Callable[[SchemeRow], str]], ...] = (
-        (say.WORSE_LOSS, worse, _show_gain),
         (say.UNSTEADY_LOSS, unsteady, _show_worst_pair),
         (say.NO_LOSS, blind, _show_gain),
         (say.NOT_FASTER, slower if good or worse or blind or unsteady else [], _show_gain),
         (say.AS_FAST, as_fast, _show_gain),
     )
-    lines += [sentence.format(schemes=_list(rows, detail), margin=_MARGIN) for sentence, rows, detail in lists if rows]
+    lines = [sentence.format(schemes=_list(rows, detail), margin=_MARGIN) for sentence, rows, detail in lists if rows]
     if undecided:
         findings = [row.loss if row.outcome == LOSS_OPEN else row.speed for row in undecided]
         lines.append(say.TOO_FEW_REPEATS.format(schemes=_list(undecided), advice=_write_advice(findings)))
-    return lines
+    if rare := [row.loss.pairs for row in good if row.loss and weak.has(row.scheme, RARE_FAILURES)]:
+        rate = 100 * bound_failures(min(rare))
+        lead.append(say.FAILURES_POSSIBLE.format(pairs=min(rare), rate=rate, confidence=100 * FOUND))
+    return lead, lines
 
 
-def _describe_paying(good: list[SchemeRow], where: str, weak: Weakened, pareto: Front, plain: list[str]) -> list[str]:
-    """Describe the schemes that are faster without a worse loss.
+def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weakened, pareto: Front) -> list[str]:
+    """Name the best of the schemes that are faster without a worse loss, then the others.
 
     If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain the
     scheme's speed.
     """
-    loss = say.LOSS_NO_WORSE
-    if any(weak.has(row.scheme, LEARNT_NOTHING) for row in good):
-        loss = say.LOSS_WITHOUT_MEANING
-    elif any(weak.has(row.scheme, RARE_FAILURES) for row in good):
-        loss = say.LOSS_NO_WORSE_MOSTLY
-    fastest_first = sorted(good, key=lambda row: -row.speed.estimate if row.speed else 0.0)
-    paying = [row for row in fastest_first if is_paying_by_codec(row, pareto, plain)]
-    others = [row for row in fastest_first if row not in paying]
-    first = say.PAYS if paying else say.INCONCLUSIVE
-    schemes = ", ".join([_list(paying[:1], _show_gain), *filter(None, [_list(paying[1:], _show_estimate)])])
-    lines = [first.format(where=where, schemes=schemes, loss=loss)]
+    blind = any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
+    loss = say.LOSS_WITHOUT_MEANING if blind else say.LOSS_NO_WORSE
+    plain, best = list_plain(cell), find_recommended(cell)
+    paying = [row for row in good if is_paying_by_codec(row, pareto, plain)]
+    others = [row for row in _sort_by_speed(good) if row not in paying]
+    lines = _describe_best(cell, best, where, pareto, blind=blind) if best else [say.INCONCLUSIVE.format(where=where)]
+    controls = [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row) and not row.idle]
+    if best and (also := _sort_by_speed([row for row in (*paying, *controls) if row is not best])):
+        lines.append(say.ALSO_FASTER.format(schemes=_list(also, _show_estimate), loss=loss))
     if others:
-        controls = ", ".join(plain)
-        lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=controls))
+        names = ", ".join(plain)
+        lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=names))
     return lines
+
+
+def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, blind: bool) -> list[str]:
+    """Return sentences about the recommended scheme. The loss is not informative if `blind`."""
+    assert row.speed and row.loss, "a recommended scheme has a speed and a loss"
+    beaten_by, simplest = pareto.beaten_by(row.scheme), find_simplest(cell, pareto)
+    casts = [other.scheme for other in cell.rows if other.scheme in simplest and other.kind is SchemeKind.CAST]
+    speeds = [other.speed.estimate for other in cell.rows if is_good(other) and other.speed and not other.idle]
+    best = say.BEST_OF_SIMPLEST if row.scheme in simplest and row.speed.estimate < max(speeds) else say.BEST
+    if beaten_by or casts:
+        best = say.BEST_BUT_BEATEN.format(schemes=", ".join(beaten_by)) if beaten_by else say.BEST_SO_FAR
+    change = say.CHANGE_BETTER if row.loss.shown == "better" else say.CHANGE_NO_WORSE
+    sentence = say.PAYS.format(
+        where=where,
+        best=best,
+        scheme=row.scheme,
+        speed=row.speed.estimate,
+        confidence=100 * CONFIDENCE,
+        interval=bounds(row.speed, "{:.2f}".format),
+        difference=between(row.loss, "{:+.4f}".format),
+        loss=(say.CHANGE_WITHOUT_MEANING if blind else change).format(margin=100 * cell.criteria.loss_margin),
+    )
+    caveat = say.NOT_BETTER_THAN_CAST.format(scheme=row.scheme, casts=", ".join(casts))
+    return [sentence, caveat] if casts and not beaten_by else [sentence]
+
+
+def _sort_by_speed(rows: list[SchemeRow]) -> list[SchemeRow]:
+    return sorted(rows, key=lambda row: -row.speed.estimate if row.speed else 0.0)
 
 
 def _are_probably_slower(schemes: list[SchemeRow]) -> bool:
@@ -200,7 +237,8 @@ def _show_gain(row: SchemeRow) -> str:
 
 
 def _show_estimate(row: SchemeRow) -> str:
-    return f" ({row.speed.estimate:.2f})" if row.speed else ""
+    kind = f", {row.kind.description}" if row.kind.is_control else ""
+    return f" ({row.speed.estimate:.2f} times{kind})" if row.speed else ""
 
 
 def _show_worst_pair(row: SchemeRow) -> str:

@@ -18,7 +18,7 @@ from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
 from hpcbench.report.plots import OF_SUBMISSION as FIGURES_OF_SUBMISSION
 from hpcbench.report.plots.sites import plot_sites
-from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, choose_group
+from hpcbench.report.tables import GROUPS, METHOD, OF_CELL, OF_SUBMISSION, PROBLEMS, choose_group
 from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
@@ -103,6 +103,7 @@ def _build_chapters(
     weak, is_sweep = find_common_weaknesses(cells), len(cells) > 1
     warnings = [_list_warnings([cell]) for cell in cells]
     methods = [[*list_methods(cell), *letters.sentences] for cell, letters in zip(cells, weak, strict=True)]
+    answers = [split_findings(cell, submission.plan.site, letters) for cell, letters in zip(cells, weak, strict=True)]
     # In a sweep, the overview already shows the properties that all cells share.
     shared, shared_warnings = _find_repeated(methods), _find_repeated(warnings)
     if is_sweep:
@@ -110,21 +111,20 @@ def _build_chapters(
             f"{_describe_place(submission)}: overview of {len(cells)} cells",
             "",
             [
-                Sentences(summarize_cells(cells)),
+                Sentences(summarize_cells(cells, [lead[0] for lead, _ in answers if lead])),
                 tabulate_overview(cells, weak),
                 *_build_notes([], shared_warnings, [], tables),
                 *_build_method(shared, tables),
                 *over_cells,
             ],
         )
-    for cell, letters, method, cell_warnings in zip(cells, weak, methods, warnings, strict=True):
+    for cell, letters, method, cell_warnings, findings in zip(cells, weak, methods, warnings, answers, strict=True):
         bad = [*list_trouble(cell), *list_broken([cell], submission.plan.thresholds)]
-        lead, others = split_findings(cell, submission.plan.site, letters)
-        lead += count_states([cell], submission.plan.thresholds)
+        lead, others = findings
         yield _make_chapter(
             *write_title(cell),
             [
-                Sentences(tuple(lead)),
+                Sentences((*lead, *count_states([cell], submission.plan.thresholds))),
                 tabulate_comparison(cell, letters, explain=not is_sweep),
                 *_build_notes(bad, [line for line in cell_warnings if line not in shared_warnings], others, tables),
                 *_build_method([line for line in method if line not in shared], tables),
@@ -143,11 +143,18 @@ def _make_chapter(title: str, subtitle: str, blocks: Iterable[Block | None]) -> 
 
 
 def _build_details(submission: Submission, cell: Cell, tables: Collection[str], figures: bool) -> list[Block]:
-    """Return a cell's tables and figures except the comparison, and a line that lists empty tables."""
+    """Return a cell's tables and figures except the comparison, and a line about tables without values."""
     blocks = _select(tables, OF_CELL, FIGURES_OF_CELL, figures, submission, cell)
     empty = [name for name in OF_CELL if name in tables and name not in {block.name for block in blocks}]
-    line = say.TABLES_WITHOUT_VALUES.format(tables=", ".join(empty))
-    return [*blocks, *_build_method([line] if empty else [], tables)]
+    lines = _describe_empty(empty, cell)
+    return [*blocks, Sentences(lines, group=say.GROUP_METHOD)] if lines else [*blocks]
+
+
+def _describe_empty(names: Sequence[str], cell: Cell) -> tuple[str, ...]:
+    """Return one line that lists the tables without values, with the first known reason of each table."""
+    reasons = {name: PROBLEMS[name](cell)[:1] for name in names if name in PROBLEMS}
+    listed = [f"{name} ({reasons[name][0]})" if reasons.get(name) else name for name in names]
+    return (say.TABLES_WITHOUT_VALUES.format(tables=", ".join(listed)),) if listed else ()
 
 
 def _select(

@@ -1,6 +1,6 @@
 """Recommendation for a cell: the scheme to try first, with savings in time and node-hours."""
 
-from hpcbench.present.notation import Interval, between, bounds
+from hpcbench.present.notation import Interval, bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.front import Front, compute_front, find_simplest, is_good
@@ -41,7 +41,7 @@ def find_recommended(cell: Cell) -> SchemeRow | None:
 
 
 def recommend(cell: Cell) -> list[str]:
-    """Return a list with one text about the recommended scheme's job time and loss.
+    """Return a list with one text about the recommended scheme's job time.
 
     The list is empty if no scheme is recommended or if a step time is missing.
     """
@@ -59,7 +59,6 @@ def recommend(cell: Cell) -> list[str]:
     scale, unit = next(((scale, unit) for least, scale, unit in _UNITS if before >= least), (1.0, "s"))
     nodes = count_nodes(base)
     hours = say.NODE_HOURS.format(hours=_show(nodes * after.estimate / _HOUR), base=_show(nodes * before / _HOUR))
-    difference = between(row.loss, "{:+.4f}".format)
     return [
         say.RECOMMENDED.format(
             scheme=row.scheme,
@@ -69,7 +68,6 @@ def recommend(cell: Cell) -> list[str]:
             interval=bounds(after, lambda seconds: _show(seconds / scale)),
             base=f"{_show(before / scale)} {unit}",
             hours=hours if nodes else "",
-            loss=say.LOSS_OF_RECOMMENDED.format(difference=difference) if row.loss else "",
         )
     ]
 

@@ -1,32 +1,53 @@
 """Sentence templates of a report. Lists of schemes are joined with commas."""
 
-# The answer: does compression pay?
-NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
-NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
-NO_PAIR_COMPLETED = "Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
-PAYS = "{where} compression pays: {schemes}, {loss}."
-CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
-NO_CELL_PAYS = "The gain of compression is not significant in any of {cells} cells."
-RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}.{loss}"
-LOSS_OF_RECOMMENDED = " The loss changes by {difference}."
+# The answer: does compression pay? Each answer begins with Yes, No or Inconclusive.
+NO_BASELINE_RUN = "Inconclusive. Nothing can be compared: the baseline has no run."
+NO_BASELINE_COMPLETED = "Inconclusive. Nothing can be compared: no run of {scheme} completed."
+NO_PAIR_COMPLETED = (
+    "Inconclusive. Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
+)
+NO_CODEC_COMPARED = "Inconclusive. {where} no scheme with a codec can be compared with the baseline."
+PAYS = (
+    "Yes. {where} compression pays. {best}: {scheme}, {speed:.2f} times the baseline's speed ({confidence:.0f} % "
+    "interval {interval}); the loss changes by {difference}, {loss}."
+)
+BEST = "Best"
+BEST_OF_SIMPLEST = "Best (the simplest that no other scheme significantly beats)"
+BEST_BUT_BEATEN = "Fastest codec, but significantly beaten by {schemes}"
+BEST_SO_FAR = "Best so far"
+CHANGE_NO_WORSE = "no worse within the margin of {margin:.3g} %"
+CHANGE_BETTER = "better by more than the margin of {margin:.3g} %"
+CHANGE_WITHOUT_MEANING = "but is not informative (see below)"
+NOT_BETTER_THAN_CAST = "{scheme} is not significantly better than a cast to 16 bits, which is simpler: {casts}."
+ALSO_FASTER = "Also faster, {loss}: {schemes}."
+FAILURES_POSSIBLE = (
+    "With {pairs} pairs, it cannot be ruled out that up to {rate:.0f} % of the runs train to a worse loss "
+    "({confidence:.0f} % confidence)."
+)
+CELLS_THAT_PAY = (
+    "Yes. Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
+)
+NO_CELL_PAYS = "No. Compression does not pay in any of {cells} cells."
+NO_CELL_DECIDED = "Inconclusive. The gain of compression is not significant in any of {cells} cells."
+RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
 NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."
 )
-INCONCLUSIVE = "{where} it is inconclusive whether compression pays."
+INCONCLUSIVE = "Inconclusive. {where} it is unclear whether compression pays."
 INCONCLUSIVE_LOSSES = (
-    "{where} it is inconclusive whether compression pays; the losses of the faster schemes are no worse on "
+    "Inconclusive. {where} it is unclear whether compression pays: the losses of the faster schemes are no worse on "
     "average only."
 )
 SEEMS_SLOWER = (
-    "{where} compression seems to lose time: {schemes}. The loss of time is not yet significant for every scheme."
+    "Inconclusive. {where} compression seems to lose time: {schemes}. The loss of time is not yet significant for "
+    "every scheme."
 )
-ALL_SLOWER = "{where} compression does not pay: all schemes are slower than the baseline."
-NONE_FASTER = "{where} compression does not pay: no scheme is faster than the baseline."
-NONE_FASTER_BY = "{where} compression does not pay: no scheme is {margin:.0f} % faster than the baseline."
-ONLY_WORSE_LOSSES = "{where} compression does not pay: the faster schemes train to a worse loss."
+ALL_SLOWER = "No. {where} compression does not pay: all schemes are slower than the baseline."
+NONE_FASTER = "No. {where} compression does not pay: no scheme is faster than the baseline."
+NONE_FASTER_BY = "No. {where} compression does not pay: no scheme is {margin:.0f} % faster than the baseline."
+ONLY_WORSE_LOSSES = "No. {where} compression does not pay: the faster schemes train to a worse loss."
 LOSS_NO_WORSE = "at a loss no worse than the baseline's"
-LOSS_NO_WORSE_MOSTLY = "at a loss no worse than the baseline's, rare failures not excluded"
 LOSS_WITHOUT_MEANING = "whose loss is not informative (see below)"
 
 # Schemes by verdict.

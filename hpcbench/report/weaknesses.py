@@ -30,6 +30,13 @@ RARE, FOUND = 0.1, 0.95
 """Fraction of failing runs, and required probability that at least one failing run is among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
 """Number of pairs (29) that, without a single failure, rule out the failure rate `RARE`."""
+
+
+def bound_failures(pairs: int) -> float:
+    """Return the largest failure rate that `pairs` pairs without a failure cannot rule out."""
+    return 1 - math.pow(1 - FOUND, 1 / pairs)
+
+
 FEW_ORDERED = 5
 """Minimum number of pairs for a test of their order."""
 ORDERS = 199
@@ -256,9 +263,9 @@ LEARNT_NOTHING = Weakness(
 )
 RARE_FAILURES = Weakness(
     "rare_failures",
-    "rare failures not excluded",
-    f"Rare failures not excluded: one run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs would "
-    f"reveal this with a probability of {100 * FOUND:.0f} %",
+    "too few pairs to rule out rare failures",
+    f"Too few pairs to rule out rare failures: one run in {1 / RARE:.0f} may train to a worse loss; {MANY_PAIRS} pairs "
+    f"would reveal this with a probability of {100 * FOUND:.0f} %",
     _has_rare_failures,
 )
 WEAKNESSES = (

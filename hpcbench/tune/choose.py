@@ -51,13 +51,6 @@ def list_undominated(options: Options, layers: int = 1) -> list[Combination]:
     return sorted(combinations, key=lambda each: (each.seconds, each.loss))
 
 
-def choose_within(combinations: Sequence[Combination], budget: float) -> Combination | None:
-    """Return the fastest combination with a predicted loss within the budget, or None if none qualifies."""
-    return min(
-        (each for each in combinations if each.loss <= budget), key=lambda each: (each.seconds, each.loss), default=None
-    )
-
-
 def sum_options(options: Options, codecs: Mapping[str, str]) -> Combination:
     """Return the combination with these codecs. Unnamed dimensions are uncompressed."""
     picked = [

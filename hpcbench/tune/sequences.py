@@ -23,35 +23,23 @@ Intervals with 3 to 20 degrees of freedom depend little on this variance.
 """
 
 
-def compute_likelihood_ratio(t: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
-    """Return the likelihood ratio of "effect" to "no effect" for a t statistic.
+def find_critical_t(level: float, factor: float, freedom: float) -> float:
+    """Return the t statistic at which the likelihood ratio reaches ``1 / level``, or infinity.
 
     Parameters
     ----------
-    t
-        Estimate divided by its standard error.
+    level
+        Error probability of the two-sided sequence.
     factor
         Variance of the estimate divided by the variance of one run.
     freedom
         Degrees of freedom of the residual variance.
-    spread
-        Variance of effects divided by the variance of one run.
-    """
-    r = 1 + spread / factor
-    square = t * t / freedom
-    return math.exp((freedom + 1) / 2 * (math.log1p(square) - math.log1p(square / r)) - math.log(r) / 2)
-
-
-def find_critical_t(level: float, factor: float, freedom: float, spread: float = SPREAD) -> float:
-    """Return the t statistic at which the likelihood ratio reaches ``1 / level``, or infinity.
-
-    See `compute_likelihood_ratio` for the parameters. `level` is the error probability of the two-sided sequence.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, not {level}")
     if freedom <= 0:
         return math.inf
-    log_r = math.log1p(spread / factor)
+    log_r = math.log1p(SPREAD / factor)
     log_k = 2 / (freedom + 1) * (log_r / 2 - math.log(level))
     if log_k >= log_r:
         return math.inf

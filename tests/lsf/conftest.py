@@ -2,29 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fake_sites import Place, on_path
+from fake_sites import Place, open_places
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
     """Factory of sites with their fakes, in the test's working directory."""
-    monkeypatch.chdir(tmp_path)
-    lock = tmp_path / "tmp"
-    lock.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(lock))
-    monkeypatch.setenv("TMPDIR", str(lock))
-    with ExitStack() as stack:
-
-        def make(name: str = "lassen", **options: Any) -> Place:
-            place = Place(tmp_path, name, **options)
-            stack.enter_context(on_path(place.fake, monkeypatch))
-            return place
-
+    with open_places(tmp_path, monkeypatch, "lassen") as make:
         yield make
 
 

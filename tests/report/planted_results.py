@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcbench.contract import step_line
-from hpcbench.contract.mark import Mark, write_mark
+from hpcbench.contract.mark import FILE, Mark, format_mark
 from hpcbench.contract.step_line import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
@@ -205,7 +205,8 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
     for job in jobs:
         (root / "jobs" / job).mkdir(parents=True)
         start, end = "2026-11-21T06:29:59Z", "2026-11-21T06:40:00Z"
-        write_mark(root / "jobs" / job, Mark("ended", exit=0, start=start, end=end, host="n1"))
+        mark = Mark("ended", exit=0, start=start, end=end, host="n1")
+        (root / "jobs" / job / FILE).write_text(format_mark(mark))
     plan = {
         "schema": 1,
         "version": "0.1.0",
@@ -242,7 +243,8 @@ def write_marker(directory: Path, job: str, status: int) -> None:
     start = datetime(2026, 11, 21, 6, 30) + timedelta(hours=int(job[1:5]) - 1)
     end = start + timedelta(minutes=1)
     span = f"{start.isoformat()}Z", f"{end.isoformat()}Z"
-    write_mark(directory, Mark("ended", exit=status, start=span[0], end=span[1], host="n1", job=job))
+    mark = Mark("ended", exit=status, start=span[0], end=span[1], host="n1", job=job)
+    (directory / FILE).write_text(format_mark(mark))
 
 
 def _event(name: str, **fields: Any) -> str:

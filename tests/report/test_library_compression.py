@@ -50,7 +50,9 @@ def test_the_sentences_name_the_variables_and_call_it_no_control(
         "mvapich ran with environment MPIR_CVAR_ENABLE_COMPRESSION=1 MPIR_CVAR_ZFP_PATH='/a b'. hpcbench cannot count"
         in out
     )
-    assert "On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays: mvapich (1.50 times" in out
+    assert (
+        "Yes. On this machine (gpt-tiny 0.8 M parameters, 12 steps) compression pays. Best: mvapich, 1.50 times" in out
+    )
     assert "identity, the same algorithm without a codec" in out and "mvapich, the same algorithm" not in out
 
 

@@ -92,7 +92,10 @@ def test_what_is_faster_without_a_validation_loss_is_said_to_be_so(tmp_path: Pat
     row = compared_cell.row("zfp")
     assert row is not None and row.outcome == NO_LOSS
     answer_lines = answer(compared_cell, "unknown site")
-    assert answer_lines[0] == "By these logs (unknown model, 20 steps) it is inconclusive whether compression pays."
+    assert (
+        answer_lines[0]
+        == "Inconclusive. By these logs (unknown model, 20 steps) it is unclear whether compression pays."
+    )
     assert answer_lines[1].startswith("Faster, but without a validation loss to compare: zfp (1.2")
     assert not any("too few repeats" in sentence or "does not pay" in sentence for sentence in answer_lines)
 

@@ -97,7 +97,7 @@ def test_planted_truths_are_found(tmp_path: Path) -> None:
     assert mzhybrid.speed.estimate == pytest.approx(0.2 / 0.15, rel=0.01)
     assert mzhybrid.wire_over_message == pytest.approx(0.5)
     answer_text = " ".join(answer(compared_cell, "local"))
-    assert f"On this machine ({SIZE}) compression pays: mzhybrid (1.33 times the baseline's speed, 1.3" in answer_text
+    assert answer_text.startswith(f"Yes. On this machine ({SIZE}) compression pays. Best: mzhybrid, 1.33 times ")
     assert "Faster, but at a worse loss: naive-zfp8" in answer_text
     assert "Not faster: naive-mpc" in answer_text
 
@@ -149,7 +149,7 @@ def test_one_pair_shows_nothing(tmp_path: Path) -> None:
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"naive-mpc": (0.2, 2.7), "mzhybrid": (0.1, 2.7)}))
     assert set(verdicts(root).values()) == {NO_BASELINE.text}
-    assert answer(cell(root), "local") == ["Nothing can be compared: the baseline has no run."]
+    assert answer(cell(root), "local") == ["Inconclusive. Nothing can be compared: the baseline has no run."]
     assert all(row.speed is None and row.loss is None for row in cell(root).rows)
 
 
@@ -159,7 +159,7 @@ def test_with_a_failed_baseline_nothing_is_compared(tmp_path: Path) -> None:
         fail(root, f"r{k}-baseline", 137)
     assert verdicts(root)["mzhybrid"] == NO_BASELINE.text
     assert verdicts(root)["baseline"].startswith("failed: a rank was killed by signal 9 (KILL)")
-    assert answer(cell(root), "local") == ["Nothing can be compared: no run of baseline completed."]
+    assert answer(cell(root), "local") == ["Inconclusive. Nothing can be compared: no run of baseline completed."]
 
 
 def test_cells_are_not_mixed(tmp_path: Path) -> None:
@@ -209,8 +209,16 @@ def test_one_divergence_among_good_runs_is_the_verdict(tmp_path: Path) -> None:
     diverge(root, "r2-mzhybrid", 5)
     assert verdicts(root)["mzhybrid"] == "diverged (NaN at step 5) in 1 of 3 runs"
     answer_lines = answer(cell(root), "local")
-    assert answer_lines[0].startswith("Nothing can be compared")
+    assert answer_lines[0].startswith("Inconclusive. Nothing can be compared")
     assert answer_lines[1] == "Diverged and therefore not compared: mzhybrid."
+
+
+def test_an_answer_is_inconclusive_if_only_controls_can_be_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.1, 2.7), "naive-bf16": (0.19, 2.7)}))
+    diverge(root, "r2-mzhybrid", 5)
+    first, *_ = answer(cell(root), "local")
+    sentence = "no scheme with a codec can be compared with the baseline."
+    assert first == f"Inconclusive. On this machine ({SIZE}) {sentence}"
 
 
 def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
@@ -219,7 +227,7 @@ def test_a_fast_divergence_does_not_turn_the_answer(tmp_path: Path) -> None:
     answer_lines = answer(cell(root), "local")
     assert (
         answer_lines[0]
-        == f"On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+        == f"No. On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
     )
     assert answer_lines[1] == "Diverged and therefore not compared: naive-zfp8."
 
@@ -274,7 +282,9 @@ def test_pairs_of_two_allocations_are_told(tmp_path: Path, attempts: tuple[int, 
 def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7), "identity": (0.1, 2.7), "mzhybrid": (0.4, 2.7)}))
     answer_lines = answer(cell(root), "lassen")
-    assert answer_lines[0] == f"On lassen ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+    assert (
+        answer_lines[0] == f"No. On lassen ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+    )
     assert answer_lines[1].startswith(
         "identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed"
     )
@@ -284,30 +294,34 @@ def test_what_is_not_faster_than_its_algorithm_without_a_codec_does_not_pay(tmp_
     times = {"baseline": (0.4, 2.7), "identity": (0.3, 2.7), "mzhybrid": (0.32, 2.7)}
     owing = write(tmp_path / "1", planted(times))
     assert answer(cell(owing), "local")[:2] == [
-        f"On this machine ({SIZE}) it is inconclusive whether compression pays.",
+        f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays.",
         "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"
-        " the baseline's, rare failures not excluded, but not significantly faster than identity, which has no codec.",
+        " the baseline's, but not significantly faster than identity, which has no codec.",
     ]
     both = write(tmp_path / "2", planted({**times, "naive-mpc": (0.2, 2.7)}))
-    first, recommendation, second = answer(cell(both), "local")[:3]
+    first, recommendation, also, second = answer(cell(both), "local")[:4]
+    assert also == "Also faster, at a loss no worse than the baseline's: identity (1.33 times, no codec)."
     assert recommendation.startswith("With naive-mpc, 1000 steps take ")
-    assert re.search(r"\. The loss changes by [+-]\d\.\d{4} \([+-]\d\.\d{4} to [+-]\d\.\d{4}\)\.$", recommendation)
-    assert [first, second] == [
-        f"On this machine ({SIZE}) compression pays: naive-mpc (2.00 times the baseline's speed, 1.98 to 2.01), at a"
-        " loss no worse than the baseline's, rare failures not excluded.",
+    assert first.startswith(
+        f"Yes. On this machine ({SIZE}) compression pays. Best: naive-mpc, 2.00 times the baseline's speed (95 %"
+        " interval 1.98 to 2.01); the loss changes by "
+    )
+    change = r"[+-]\d\.\d{4} \([+-]\d\.\d{4} to [+-]\d\.\d{4}\), no worse within the margin of 1 %\.$"
+    assert re.search(change, first)
+    assert second == (
         "Faster than the baseline: mzhybrid (1.25 times the baseline's speed, 1.24 to 1.26), at a loss no worse than"
-        " the baseline's, rare failures not excluded, but not significantly faster than identity, which has no codec.",
-    ]
+        " the baseline's, but not significantly faster than identity, which has no codec."
+    )
 
 
 def test_no_scheme_pays_and_it_is_said(tmp_path: Path) -> None:
     slow = write(tmp_path / "1", planted({"baseline": (0.2, 2.7), "mzhybrid": (0.4, 2.7), "naive-mpc": (0.3, 2.7)}))
     assert answer(cell(slow), "local")[0] == (
-        f"On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
+        f"No. On this machine ({SIZE}) compression does not pay: all schemes are slower than the baseline."
     )
     worse = write(tmp_path / "2", planted({"baseline": (0.2, 2.7), "naive-zfp8": (0.1, 3.7)}))
     assert answer(cell(worse), "local")[0] == (
-        f"On this machine ({SIZE}) compression does not pay: the faster schemes train to a worse loss."
+        f"No. On this machine ({SIZE}) compression does not pay: the faster schemes train to a worse loss."
     )
 
 
@@ -335,12 +349,12 @@ def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ratios", "sentence"),
     [
-        ((1.1,), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
-        ((1.1, 1.2, 2.3), f"On this machine ({SIZE}) it is inconclusive whether compression pays."),
+        ((1.1,), f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays."),
+        ((1.1, 1.2, 2.3), f"Inconclusive. On this machine ({SIZE}) it is unclear whether compression pays."),
         (
             (1.12, 1.2, 1.275),
-            f"On this machine ({SIZE}) compression seems to lose time: naive-zfp8 (0.84 times the baseline's speed,"
-            " 0.71 to 0.98)",
+            f"Inconclusive. On this machine ({SIZE}) compression seems to lose time: naive-zfp8 (0.84 times the"
+            " baseline's speed, 0.71 to 0.98)",
         ),
     ],
 )
@@ -516,6 +530,6 @@ def test_a_speed_of_about_one_is_not_called_too_few_repeats(tmp_path: Path, repe
     if not others:
         answer_lines = answer(compared_cell, "local")
         assert answer_lines[:2] == [
-            f"On this machine ({SIZE}) compression does not pay: no scheme is 3 % faster than the baseline.",
+            f"No. On this machine ({SIZE}) compression does not pay: no scheme is 3 % faster than the baseline.",
             "As fast as the baseline, within 3 %: mzhybrid (1.00 times the baseline's speed, 0.98 to 1.02).",
         ]

@@ -60,7 +60,6 @@ def submit_script(
     dialect: SubmitDialect,
     *,
     cwd: Path | None = None,
-    waits: Sequence[float] | None = None,
 ) -> tuple[str, ProgramResult]:
     """Submit a script. Return the job id and the response.
 
@@ -71,7 +70,7 @@ def submit_script(
     UserError
         The scheduler refused the job.
     """
-    left = list(WAITS if waits is None else waits)
+    left = list(WAITS)
     while True:
         try:
             answer = ask(argv, environment, cwd=cwd, hangs=dialect.hangs)

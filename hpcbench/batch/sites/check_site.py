@@ -27,11 +27,6 @@ _REQUIRED: dict[FieldPath, Any] = {
 """Substitutes for missing or invalid required fields, so that all other fields can be checked."""
 
 
-def check_files(paths: Iterable[Path]) -> list[str]:
-    """Return one line for each fault in the files, in line order."""
-    return [line for path in paths for line in check_file(path)]
-
-
 def check_file(path: Path) -> list[str]:
     """Return one line for each fault in a site file, with location, field, and remedy."""
     try:

@@ -9,7 +9,7 @@ The shared expert is computed while rows are sent to the experts.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from hpcbench.comm.policy import Policy
 from hpcbench.contract.experts import Experts
 from hpcbench.contract.traffic import Dimension, MessageKind, Phase
 from hpcbench.parallel.experts import parcels
-from hpcbench.parallel.experts.routing import Routing, Shares
+from hpcbench.parallel.experts.routing import Routing
 from hpcbench.parallel.experts.travel import Way, arrive, start
 from hpcbench.parallel.mesh import Mesh
 from hpcbench.parallel.regions import WHOLE, Border, enter, leave
@@ -30,15 +30,6 @@ from hpcbench.parallel.regions import WHOLE, Border, enter, leave
 Shared = Callable[[Tensor], Tensor] | None
 Apply = Callable[[Tensor, Routing, nn.ModuleDict, Shared], Tensor]
 """Function that computes the layer output from the input, the routing, the rank's experts and the shared expert."""
-
-
-class Layer(Protocol):
-    """Interface of a mixture-of-experts layer."""
-
-    shares: Shares
-    experts: nn.ModuleDict
-    """The experts. Each expert has two linear layers, ``up`` and ``down``, with an ``activation`` between them."""
-    apply_experts: Apply
 
 
 class WholeShares:

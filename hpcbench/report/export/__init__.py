@@ -3,7 +3,6 @@
 All writers and docs/reference/records.md use this schema.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -259,16 +258,6 @@ STALENESS = ExportTable(
 )
 
 TABLES = {table.name: table for table in (RECORDS, RUNS, CHANNELS, PHASES, STALENESS)}
-
-
-def compute_fingerprint() -> str:
-    """Return a digest of the schema without descriptions. If the digest changes, `VERSION` must increase."""
-    columns = [
-        f"{table.name}.{column.name} {column.type} {column.unit}"
-        for table in TABLES.values()
-        for column in table.columns
-    ]
-    return hashlib.sha256("\n".join(columns).encode()).hexdigest()
 
 
 def describe_tables() -> str:

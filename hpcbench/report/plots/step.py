@@ -56,7 +56,7 @@ def plot_time_split(submission: Submission, cell: Cell) -> Figure | None:
     def draw(fig: Any) -> None:
         (axes,) = list_schemes(fig, [(cell, [row for row, _ in rows])], room=0.95, line=0.3)
         _draw_bars(axes, splits, unit.scale)
-        label_right(axes, [unit.show(row_split.step) for row_split in splits], "step")
+        label_right(axes, [unit.show(row_split.step) for row_split in splits], f"step / {unit.name}")
         axes.set_xlabel(f"mean time of a step and rank / {unit.name}")
         axes.set_xlim(0, 1.02 * max(max(row_split.step, row_split.hidden) for row_split in splits) / unit.scale)
         handles, labels = axes.get_legend_handles_labels()

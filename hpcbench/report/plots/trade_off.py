@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_labels import Ends, place_labels
 from hpcbench.plot_style import COLOURS, INK, WIDTH, grid
-from hpcbench.present.document import Figure, Tone
+from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.front import compute_front
 from hpcbench.report.plots.drawing import fit_name, name
+from hpcbench.report.verdicts import Group
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEIGHT = 2.7
+_HEIGHT = 3.0
 """Height of the figure in inches."""
 _WIDE = 8.0
 """Maximum loss difference for a linear axis, in multiples of the margin."""
-_LOOKS: dict[Tone, tuple[str, str, bool]] = {
-    "good": (COLOURS[2], "o", True),
-    "warning": (COLOURS[1], "D", False),
-    "bad": (COLOURS[1], "X", True),
-    "": (COLOURS[0], "s", False),
+_GOOD, _WORSE, _NOT_FASTER, _OPEN = "faster, loss no worse", "loss worse", "not faster", "inconclusive"
+_MEANINGS: dict[Group, str] = {"good": _GOOD, "worse": _WORSE, "not faster": _NOT_FASTER, "as fast": _NOT_FASTER}
+_LOOKS = {
+    _GOOD: (COLOURS[2], "o", True),
+    _WORSE: (COLOURS[1], "X", True),
+    _NOT_FASTER: (COLOURS[0], "s", False),
+    _OPEN: (COLOURS[1], "D", False),
 }
-"""Color and marker of each verdict tone, and whether the marker is filled."""
+"""Color and marker of each verdict, and whether the marker is filled."""
 
 
 def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
@@ -34,35 +37,39 @@ def plot_trade_off(submission: Submission, cell: Cell) -> Figure | None:
     if not rows:
         return None
     margin = next((row.loss_margin for row in rows if row.loss_margin is not None), 0.0)
+    is_folded = margin > 0 and _measure_reach(rows) > _WIDE * margin
     left_out = [name(row.scheme) for row in cell.rows if row.scheme != cell.baseline and row not in rows]
 
     def draw(fig: Any) -> None:
         fig.set_size_inches(WIDTH, _HEIGHT)
         axes = fig.subplots()
-        axes.axhspan(-margin, margin, color=INK, alpha=0.12, linewidth=0)
+        axes.axhspan(-margin, margin, color=INK, alpha=0.12, linewidth=0, label="margin: loss no worse")
         axes.axhline(0, color=INK, linewidth=0.8, zorder=1)
         axes.axvline(1, color=INK, linewidth=0.8, zorder=1)
         _draw_front(axes, cell, rows)
         for row in rows:
             _draw_scheme(axes, row)
-        axes.plot(1, 0, marker="s", color=INK, markersize=5.5, linestyle="none", zorder=4)
-        _set_loss_scale(axes, rows, margin)
+        axes.plot(1, 0, marker="s", color=INK, markersize=5.5, linestyle="none", zorder=4, label="baseline")
+        _set_loss_scale(axes, rows, margin, is_folded=is_folded)
         axes.margins(x=0.12)
         axes.set_xlabel("speed / speed of the baseline (right: faster)")
-        axes.set_ylabel("loss - loss of the baseline (up: worse)")
+        axes.set_ylabel(
+            "loss - loss of the baseline (up: worse)" + "\nlogarithmic beyond the margin" * is_folded, linespacing=1.1
+        )
         grid(axes)
-        points = [(fit_name(row.scheme), *_get_place(row)) for row in rows]
+        handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+        fig.legend(handles.values(), handles, loc="outside upper center", ncols=2)
+        points = [(fit_name(row.scheme), *_get_place(row)) for row in sorted(rows, key=_get_place)]
         bars = [bar for row in rows for bar in _list_bars(row)]
-        place_labels(fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], bars)
+        place_labels(
+            fig, [(axes, [(fit_name(cell.baseline or ""), 1.0, 0.0), *points])], [*bars, (axes.get_xlim(), (0.0, 0.0))]
+        )
 
     caption = (
-        "Speed and validation loss of each scheme relative to the baseline (square), with the 95 % intervals "
-        f"over the pairs. Gray: the margin of {margin:.2g} within which a loss is no worse. Dashed: the Pareto "
-        "front of the schemes that no other scheme significantly beats. Filled circle: faster and no worse. "
-        "Diamond: warning, see the verdict."
+        "Speed and validation loss of each scheme relative to the baseline, with the 95 % intervals over the pairs. "
+        f"The margin of the loss is {margin:.2g}. The Pareto front connects schemes that no other scheme "
+        "significantly beats."
     )
-    if margin and _measure_reach(rows) > _WIDE * margin:
-        caption += " Outside the margin, the loss axis is logarithmic."
     if left_out:
         caption += f" Left out, because they diverged or a value is not known: {', '.join(left_out)}."
     return Figure("trade-off", "Speed against loss", caption, draw)
@@ -88,7 +95,8 @@ def _draw_front(axes: "Axes", cell: Cell, rows: Iterable[SchemeRow]) -> None:
     places = [_get_place(row) for row in rows if row.scheme in unbeaten]
     places += [(1.0, 0.0)] if cell.baseline in unbeaten else []
     xs, ys = zip(*find_optimal(places), strict=True) if places else ((), ())
-    axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1)
+    label = "Pareto front" if len(xs) > 1 else None
+    axes.plot(xs, ys, color=INK, linestyle="--", linewidth=0.8, alpha=0.7, zorder=1, label=label)
 
 
 def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -102,7 +110,8 @@ def find_optimal(places: Iterable[tuple[float, float]]) -> list[tuple[float, flo
 
 def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
     x, y = _get_place(row)
-    colour, mark, filled = _LOOKS.get(row.outcome.tone if row.outcome else "", _LOOKS[""])
+    meaning = _MEANINGS.get(row.outcome.group, _OPEN) if row.outcome else _OPEN
+    colour, mark, filled = _LOOKS[meaning]
     for xs, ys in _list_bars(row):
         axes.plot(xs, ys, color=colour, linewidth=1.2, solid_capstyle="butt")
     axes.plot(
@@ -114,6 +123,7 @@ def _draw_scheme(axes: "Axes", row: SchemeRow) -> None:
         markerfacecolor=colour if filled else "none",
         linestyle="none",
         zorder=3,
+        label=meaning,
     )
 
 
@@ -138,15 +148,14 @@ def _list_ends(rows: Iterable[SchemeRow]) -> list[float]:
     return [end for end in ends if end is not None and math.isfinite(end)]
 
 
-def _set_loss_scale(axes: "Axes", rows: Sequence[SchemeRow], margin: float) -> None:
+def _set_loss_scale(axes: "Axes", rows: Sequence[SchemeRow], margin: float, *, is_folded: bool) -> None:
     """Set a linear axis, or an axis that is linear up to the margin and logarithmic beyond the margin."""
     from matplotlib.ticker import MaxNLocator
 
-    ends = _list_ends(rows)
-    farthest = _measure_reach(rows)
+    ends, farthest = _list_ends(rows), _measure_reach(rows)
     axes.margins(y=0.08)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
-    if not margin or farthest <= _WIDE * margin:
+    if not is_folded:
         axes.yaxis.set_major_locator(MaxNLocator(5))
         return
     axes.set_yscale("symlog", linthresh=margin, linscale=1)

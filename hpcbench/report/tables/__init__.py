@@ -51,6 +51,9 @@ OF_SUBMISSION: dict[str, Callable[[Submission, list[Cell]], Table | None]] = {
 }
 """Builders of tables about all cells."""
 
+PROBLEMS: dict[str, Callable[[Cell], list[str]]] = {"energy": energy.list_problems, "network": network.list_problems}
+"""Functions that return the reasons why a table has no values, by table."""
+
 METHOD = "method"
 """Table name that selects the description of the method and the notes that the top of a chapter omits."""
 GROUPS: dict[str, tuple[str, ...]] = {

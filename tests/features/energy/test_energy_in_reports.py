@@ -14,7 +14,7 @@ from report_tables import entries
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.tracking.seen import Seen, save
 from hpcbench.contract.state import State
-from hpcbench.present.document import Table
+from hpcbench.present.document import Sentences, Table
 from hpcbench.report.build import build
 from hpcbench.report.formats import csv_rows, json_document
 from hpcbench.report.sections import read
@@ -116,15 +116,16 @@ def test_reports_without_energy_have_no_energy_columns(tmp_path: Path) -> None:
     assert "joules_per_sample" not in entries(build_energy_report(plain), "comparison")["baseline"]
 
 
-def test_the_table_reports_why_no_energy_was_counted(tmp_path: Path) -> None:
+def test_the_method_names_the_reason_why_no_energy_was_counted(tmp_path: Path) -> None:
     plain = write(tmp_path / "001", [Planted("baseline", 1, 0.5, loss=2.0)], steps=STEPS, warmup=WARMUP)
     problem = "n1: no rapl counter: /sys/class/powercap/intel-rapl:0/energy_uj: Permission denied"
     plant(plain / "runs/r1-baseline/log.txt", None, counters=[], problems=[problem])
     assert list_notes(plain) == [], "a machine without counters needs no note"
-    (table,) = [
-        b for c in build_energy_report(plain).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"
-    ]
-    assert table.notes == (f"{problem}.",)
+    document = build_energy_report(plain)
+    assert entries(document, "energy") == {}, "a table without values is left out"
+    blocks = [block for chapter in document.chapters for block in chapter.blocks if isinstance(block, Sentences)]
+    lines = [line for block in blocks if block.group == "Method" for line in block.lines]
+    assert f"Tables without values in these runs: energy ({problem})." in lines
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def document(planted: Submission) -> Document:
     failed = next(run for run in planted.runs if run.state == "failed")
     blocks = (
         comparison,
-        Sentences(("On this machine compression pays: mzhybrid.", "Each scheme is compared over 2 pairs.")),
+        Sentences(("Yes. On this machine compression pays. Best: mzhybrid.", "Each scheme is compared over 2 pairs.")),
         Sentences((f"{failed.id}: failed: {failed.verdict.reason} ({failed.verdict.where})",), "bad"),
         Sentences(("Ranks share cores.",), "warning"),
         Table("runs", "Runs", columns, tuple(rows)),

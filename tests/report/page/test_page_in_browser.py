@@ -38,7 +38,7 @@ def test_the_answer_comes_before_the_tables(browser: Any, page: Path) -> None:
     parts = browser.run("return [...document.querySelectorAll('main :is(h2, h3, .answer)')].map((e) => e.textContent)")
     assert [text.split("\n")[:2][-1] for text in parts[:7]] == [
         "gpt-tiny, 8 ranks",
-        "On this machine compression pays: mzhybrid.",
+        "Yes. On this machine compression pays. Best: mzhybrid.",
         "Loss against steps",
         "Comparison",
         "Runs",

@@ -128,7 +128,9 @@ def test_the_name_nearest_to_a_mark_is_its_own(monkeypatch: pytest.MonkeyPatch) 
     fig, boxes = texts(figure, monkeypatch)
     names = [(label, box) for label, box in boxes if label in seconds]
     assert len(names) == len(seconds)
+    assert {"margin: loss no worse", "baseline", "faster, loss no worse", "loss worse"} <= dict(boxes).keys()
     axes = fig.axes[0]
+    assert axes.get_ylabel().endswith("logarithmic beyond the margin")
     connected = {text.get_text() for text in axes.texts if text.arrow_patch is not None}
     assert len(connected) < len(seconds)
     marks = {row.scheme: (row.speed.estimate, row.loss.estimate) for row in cell.rows if row.speed and row.loss}

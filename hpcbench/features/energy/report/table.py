@@ -138,12 +138,8 @@ The value exceeds 1 because clocks and counters differ slightly.
 
 
 def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate energy and speed of each scheme. Return None if no log contains energy data.
-
-    If nothing could be measured, the notes contain the reasons.
-    """
-    logged = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
-    if not logged:
+    """Tabulate energy and speed of each scheme. Return None if no run measured energy."""
+    if not any(run.extract(read_energy) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [
         make_scheme_column(),
@@ -154,15 +150,20 @@ def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
         (_SCOPE, _scope),
     ]
     shown = len(fields)
-    if any(run.extract(read_energy) for run in cell.runs):
-        fields += make_columns(
-            [quantity for quantity in ENERGY if quantity.table and quantity is not JOULES_SAMPLE], cell.rows
-        )
-    problems = list(dict.fromkeys(make_printable(problem) for event in logged for problem in event.problems or ()))
+    fields += make_columns(
+        [quantity for quantity in ENERGY if quantity.table and quantity is not JOULES_SAMPLE], cell.rows
+    )
+    problems = list_problems(cell)
     more = len(problems) - _MOST
     notes = [*_compare_with_scheduler(submission, cell), *(f"{problem}." for problem in problems[:_MOST])]
     notes += [f"{more} more notes of this kind."] if more > 0 else []
     return tabulate("energy", "Energy", cell.rows, fields, notes=notes, always=shown)
+
+
+def list_problems(cell: Cell) -> list[str]:
+    """Return the problems of the energy counters of all runs, without final periods."""
+    logged = [event for run in cell.runs if run.run.log and (event := run.run.log.event(events.Energy))]
+    return list(dict.fromkeys(make_printable(problem) for event in logged for problem in event.problems or ()))
 
 
 def _scope(row: SchemeRow) -> Entry:

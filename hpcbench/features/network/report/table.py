@@ -106,33 +106,33 @@ def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
 
 
 def table(submission: Submission, cell: Cell) -> Table | None:
-    """Tabulate the network bytes. Return None if no log has a ``network`` event.
-
-    If no bytes could be counted, the notes state the reason.
-    """
-    logs = [run.run.log for run in cell.runs if run.run.log]
-    network_events = [event for log in logs if (event := log.event(events.NetworkBytes))]
-    if not network_events:
-        return None
+    """Tabulate the network bytes. Return None if no run counted bytes."""
     fields: list[Field[SchemeRow]] = [make_scheme_column(), make_samples_column(cell.rows), SPEED.field()]
     shown = len(fields)
     fields += make_columns([NETWORK, AGREEMENT, UNCERTAIN, NVLINK], cell.rows)
-    return tabulate(
-        "network", "Bytes on the network", cell.rows, fields, notes=_list_notes(network_events), always=shown
-    )
+    return tabulate("network", "Bytes on the network", cell.rows, fields, notes=_list_notes(cell), always=shown)
 
 
 _MOST_NOTES = 6
 
 
-def _list_notes(network_events: Sequence[events.NetworkBytes]) -> list[str]:
-    texts = (text for event in network_events for text in event.problems or ())
-    problems = list(dict.fromkeys(map(make_printable, texts)))
+def list_problems(cell: Cell) -> list[str]:
+    """Return the problems of the network counters of all runs, without final periods."""
+    return list(dict.fromkeys(make_printable(text) for event in _list_events(cell) for text in event.problems or ()))
+
+
+def _list_events(cell: Cell) -> list[events.NetworkBytes]:
+    logs = [run.run.log for run in cell.runs if run.run.log]
+    return [event for log in logs if (event := log.event(events.NetworkBytes))]
+
+
+def _list_notes(cell: Cell) -> list[str]:
+    problems = list_problems(cell)
     notes = [f"{problem}." for problem in problems[:_MOST_NOTES]]
     more = len(problems) - _MOST_NOTES
     if more > 0:
         notes.append(f"{more} more counters have problems.")
-    shared = sorted({host for event in network_events for host in event.shared or ()})
+    shared = sorted({host for event in _list_events(cell) for host in event.shared or ()})
     if shared:
         notes.append(f"Counters of {', '.join(map(make_printable, shared[:4]))} may include the traffic of other jobs.")
     return notes
