@@ -73,11 +73,15 @@ def list_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], lis
     return lead, [*lines, *conclude(cell, pareto)]
 
 
-def summarize_cells(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most."""
+def summarize_cells(cells: Sequence[Cell], answers: Sequence[str]) -> tuple[str, ...]:
+    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most.
+
+    `answers` are the first sentences of the cells' answers.
+    """
     paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
     if not paying:
-        return (say.NO_CELL_PAYS.format(cells=len(cells)),)
+        sentence = say.NO_CELL_PAYS if all(line.startswith("No.") for line in answers) else say.NO_CELL_DECIDED
+        return (sentence.format(cells=len(cells)),)
     speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
     count = len({id(cell) for _, _, cell in paying})
     place = make_printable(describe_cell(cell.values))

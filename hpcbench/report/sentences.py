@@ -24,8 +24,11 @@ FAILURES_POSSIBLE = (
     "With {pairs} pairs, it cannot be ruled out that up to {rate:.0f} % of the runs train to a worse loss "
     "({confidence:.0f} % confidence)."
 )
-CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
-NO_CELL_PAYS = "The gain of compression is not significant in any of {cells} cells."
+CELLS_THAT_PAY = (
+    "Yes. Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
+)
+NO_CELL_PAYS = "No. Compression does not pay in any of {cells} cells."
+NO_CELL_DECIDED = "Inconclusive. The gain of compression is not significant in any of {cells} cells."
 RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
 NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (

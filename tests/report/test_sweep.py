@@ -42,6 +42,32 @@ def test_the_overview_has_gain_interval_and_verdict_of_each_cell_and_comes_first
     assert [chapter.title.split(", ")[2] for chapter in document.chapters[1:]] == list(rows)
 
 
+SLOWER, FASTER, SCATTERED = (2.0, 2.01, 2.02), (0.5, 0.501, 0.502), (0.5, 1.0, 2.0)
+"""Times of a step with compression, in units of the baseline's."""
+
+
+@pytest.mark.parametrize(
+    ("cells", "answer"),
+    [
+        ((FASTER, SLOWER), "Yes. Compression pays in 1 of 2 cells. The gain is largest with naive-zfp8 in "),
+        ((SLOWER, SLOWER), "No. Compression does not pay in any of 2 cells."),
+        ((SLOWER, SCATTERED), "Inconclusive. The gain of compression is not significant in any of 2 cells."),
+    ],
+)
+def test_the_overview_begins_with_the_verdict_over_all_cells(
+    cells: tuple[tuple[float, ...], ...], answer: str, tmp_path: Path
+) -> None:
+    runs = [
+        Planted(scheme, k, seconds, 2.7, cell={KEY: size})
+        for size, times in zip((8, 16), cells, strict=True)
+        for k, time in enumerate(times, 1)
+        for scheme, seconds in (("baseline", 0.4), ("naive-zfp8", 0.4 * time))
+    ]
+    document = build(read([write(tmp_path, runs)]).sections)
+    (first, *_) = [block for block in document.chapters[0].blocks if isinstance(block, Sentences)]
+    assert first.lines[0].startswith(answer)
+
+
 def test_footnotes_of_a_sweep_are_said_once(tmp_path: Path) -> None:
     document = sweep(tmp_path)
     lines = [
