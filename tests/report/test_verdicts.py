@@ -284,8 +284,7 @@ def test_a_control_is_told_from_compression(tmp_path: Path) -> None:
     answer_lines = answer(cell(root), "lassen")
     assert answer_lines[:2] == [
         f"No. On lassen ({SIZE}) compression does not pay: all schemes with a codec are slower than the baseline.",
-        "Faster without a codec, at a loss no worse than the baseline's: identity (2.00 times, the same algorithm without"
-        " a codec).",
+        "Faster without a codec, at a loss no worse than the baseline's: identity (2.00 times, no codec).",
     ]
     assert answer_lines[2].startswith(
         "identity, the same algorithm without a codec, runs at 2.00 times the baseline's speed"
