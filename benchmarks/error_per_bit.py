@@ -1,11 +1,13 @@
 """Measure the error of lossy codecs against bits per value, on sampled messages of each kind of content.
 
-    python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--plots DIR] [--tiny]
+    python benchmarks/error_per_bit.py DIR [--codecs NAME ...] [--mixed BITS ...] [--plots DIR] [--tiny]
 
 DIR is the directory of a run or of one or more submissions whose study has `train.keep_messages`
 (benchmarks/messages.py). An error is the relative RMS error of one encoding. Medians over messages are shown. `*` marks
-the codecs of the Pareto front: no other codec in the table needs fewer bits with at most the same error. Requires
-hpcbench[bench], and hpcbench[report] for plots.
+the codecs of the Pareto front: no other codec in the table needs fewer bits with at most the same error. Rows `mixed-B`
+show the mixed widths of one replica's gradients under a budget of B bits per value (`mixed_bits` of a scheme), with the
+codec of preset dynamiq. Their bits include the exchanged norms. Requires hpcbench[bench], hpcbench[train] for mixed
+widths, and hpcbench[report] for plots.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from hpcbench.bench import options
 from hpcbench.bench.table import error
 from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.console import columns
+from hpcbench.contract.mixed_widths import LEVEL_BYTES, SUPER_GROUP, explain_wrong_budget, make_budget, name_codecs
 from hpcbench.contract.traffic import find_content
 from hpcbench.errors import UserError
 from hpcbench.plot_labels import place_labels
@@ -50,6 +53,9 @@ CODECS = (
         for stage in ("rotate64", "hadamard64", "rotate1024", "hadamard1024")
     ),
 )
+MIXED = (4.5625, 5.0)
+"""Budgets of mixed widths: the size of their 4-bit codec, and the budget of preset dynamiq."""
+MIXED_CODEC = "int4:16/256:nonuniform"
 CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
 
 
@@ -83,7 +89,36 @@ def find_front(points: dict[str, Point]) -> set[str]:
     }
 
 
-def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str, Point]], dict[str, int]]:
+def encode_mixed(x: Array, bits: float) -> Point | None:
+    """Encode gradients of shape (n,) with mixed widths. Return None for fewer values than a super-group has."""
+    import torch
+
+    from hpcbench.parallel.mixed_widths import choose_widths, compute_levels
+
+    budget = make_budget(x.size, MIXED_CODEC, bits, scattered=False)
+    if budget is None:
+        return None
+    levels = compute_levels(torch.from_numpy(x.astype(np.float32))[None], budget.groups)
+    _, chosen = choose_widths(levels, budget)
+    complete = budget.groups * SUPER_GROUP
+    narrow, middle, wide = (x[:complete].reshape(-1, SUPER_GROUP)[places[0]].reshape(-1) for places in chosen)
+    messages = narrow, np.concatenate([middle, x[complete:]]), wide
+    nbytes, square = float(budget.groups * LEVEL_BYTES), 0.0
+    for name, message in zip(name_codecs(MIXED_CODEC), messages, strict=True):
+        if message.size and (coded := encode(name, message)) is not None:
+            nbytes += message.nbytes / coded.ratio
+            if np.any(message):  # The error of zeros is zero. Their relative error is undefined.
+                square += coded.relative_rmse**2 * _sum_squares(message)
+    return Point(8 * nbytes / x.size, math.sqrt(square / _sum_squares(x)))
+
+
+def _sum_squares(x: Array) -> float:
+    return float(np.sum(np.square(x.astype(np.float64))))
+
+
+def measure(
+    directory: Path, codecs: Sequence[str], mixed: Sequence[float]
+) -> tuple[dict[str, dict[str, Point]], dict[str, int]]:
     """Return the points for each kind of content and codec, and the number of messages for each kind of content."""
     taken: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     counts: dict[str, int] = defaultdict(int)
@@ -99,6 +134,9 @@ def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str,
             coded = encode(name, x)
             if coded is not None:
                 taken[kind][name].append(Point(8 * x.itemsize / coded.ratio, coded.relative_rmse))
+        for bits in mixed if kind == "gradients" else ():
+            if (point := encode_mixed(x, bits)) is not None:
+                taken[kind][f"mixed-{bits:g}"].append(point)
     points = {
         kind: {
             name: Point(median(p.bits for p in each), median(p.relative_rmse for p in each))
@@ -110,7 +148,7 @@ def measure(directory: Path, codecs: Sequence[str]) -> tuple[dict[str, dict[str,
     return points, counts
 
 
-def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: Sequence[str]) -> Table:
+def render(points: dict[str, dict[str, Point]], counts: dict[str, int]) -> Table:
     """Return the table, with a row for each codec and a column for each kind of content."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("codec")
@@ -118,8 +156,9 @@ def render(points: dict[str, dict[str, Point]], counts: dict[str, int], codecs: 
     for kind in points:
         table.add_column(f"{kind} ({counts[kind]})", justify="right")
     fronts = {kind: find_front(by_name) for kind, by_name in points.items()}
-    bits = {name: median(by_name[name].bits for by_name in points.values() if name in by_name) for name in codecs}
-    for name in sorted(codecs, key=lambda name: (-bits[name], name)):
+    names = {name for by_name in points.values() for name in by_name}
+    bits = {name: median(by_name[name].bits for by_name in points.values() if name in by_name) for name in names}
+    for name in sorted(names, key=lambda name: (-bits[name], name)):
         cells = [
             error(by_name[name].relative_rmse) + ("*" if name in fronts[kind] else " ") if name in by_name else "- "
             for kind, by_name in points.items()
@@ -160,12 +199,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--codecs", nargs="+", default=CODECS, help="names as in a study")
+    parser.add_argument("--mixed", nargs="*", type=float, default=MIXED, metavar="BITS", help="budgets of mixed widths")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="directory for the figure as SVG and PNG")
     arguments = parse(parser, codecs=["int8:256", "int4:32", "int4:32/256"])
     codecs = tuple(dict.fromkeys(arguments.codecs))
     try:
         options.check_codecs(codecs)
-        points, counts = measure(arguments.directory, codecs)
+        if wrong := next(filter(None, (explain_wrong_budget(MIXED_CODEC, bits) for bits in arguments.mixed)), None):
+            raise UserError(wrong)
+        points, counts = measure(arguments.directory, codecs, tuple(dict.fromkeys(arguments.mixed)))
         if not points:
             raise UserError("the sampled messages contain neither gradients, activations nor weights")
         if arguments.plots:
@@ -174,7 +216,7 @@ def main() -> int:
         print(f"error_per_bit: {fault}", file=sys.stderr)
         return 2
     print(*head(Path(__file__), ["numpy"]), sep="\n")
-    Console(width=max(columns(), 140), highlight=False).print(render(points, counts, codecs))
+    Console(width=max(columns(), 140), highlight=False).print(render(points, counts))
     return 0
 
 

@@ -34,7 +34,11 @@ from hpcbench.study.size import Capacity
 
 STUDY = Path(__file__).with_suffix(".yaml")
 NUMBERS = {"rate": 8, "dp": 8, "mp": 16, "share": 0.01, "rank": 4}
-NEEDS = {"onebit-adam": ["train.zero=0", "train.clip=0", "train.freeze_step=20"], "zeropp": ["train.zero=3"]}
+NEEDS = {
+    "onebit-adam": ["train.zero=0", "train.clip=0", "train.freeze_step=20"],
+    "zeropp": ["train.zero=3"],
+    "aq-sgd": ["data.samples=320"],
+}
 """Settings that a scheme requires."""
 TINY_SCHEMES = ["baseline", "naive-int8"]
 TINY_RUN = [

@@ -47,7 +47,6 @@ GPUS = {"V100": "NVIDIA V100-SXM2", "A100": "NVIDIA A100", "H100": "NVIDIA H100"
 GBIT = (25, 100, 400, 1600, 3200)
 PAYS = 0.03
 """Smallest gain for which compression is worth trying."""
-MODEL_PARALLEL = ("TP", "PP")
 
 
 def _make_scheme(name: str, *rules: Rule) -> NamedScheme:

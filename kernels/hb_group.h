@@ -6,7 +6,8 @@
 // Levels are even, level(k) = k, or uneven: level(k) = (9/8)^k - 1 for k >= 0, and level(-k) = -level(k). Uneven levels
 // are closer together near 0, where most values are (DynamiQ, arXiv 2602.08923, with epsilon 1/4). All levels are exact
 // in float32. Rounding is to the nearest level, or stochastic: away from 0, with a probability equal to the value's
-// position in the gap between two levels.
+// position in the gap between two levels. Correlated rounding is stochastic with an offset of the noise (hb_random.h):
+// up, for both signs.
 //   wire: codes in two's complement (4 bits: two per byte; 3 bits: the low 2 bits four per byte, then the high bits
 //   eight per byte; 2 bits: four per byte; the first code in the lowest bits), the maxima of the groups, then the
 //   scales of the blocks. Each part except the last is padded with zeros to a multiple of 4 bytes.
@@ -95,12 +96,15 @@ template <class LEVELS, class U> HB_FN U hb_group_nearest(typename hb_lane<U>::F
     return bits >> 31 == 1u ? 0u - k : k;
   }
 }
-// noise: 0..65535
-template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>::F y, U noise) {
+// noise: 0..65535. flip: 0, or 65535 to invert the noise of negative values. Inverted noise rounds a negative value up
+// where the same noise rounds a positive value at the same position in its gap up. Correlated noise needs this, because
+// errors of processes cancel only if the direction of rounding does not depend on the sign of a value.
+template <class LEVELS, class U> HB_FN U hb_group_stochastic(typename hb_lane<U>::F y, U noise, hb_u32 flip) {
   typedef hb_lane<U> L;
+  U bits = L::as_bits(y), k = bits * 0u;
+  noise = noise ^ ((0u - (bits >> 31)) & flip);
   // u is 16 random bits plus one half: never 0 or 1, so that exact levels stay unchanged
   typename L::F u = L::to_float((typename L::I)(noise * 2u + 1u)) * 0x1p-17f;
-  U bits = L::as_bits(y), k = bits * 0u;
   typename L::F a = L::as_float(bits & HB_MAGNITUDE);
   if constexpr (LEVELS::even) {
     k = (U)L::to_int(a + u);

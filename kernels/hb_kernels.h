@@ -5,7 +5,7 @@
 
 #include "hb_names.h"
 
-#define HB_ABI 7
+#define HB_ABI 8
 
 #define HB_MALFORMED (~0ull)
 

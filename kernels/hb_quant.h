@@ -2,7 +2,7 @@
 //   q = round(x / s), s = largest magnitude / M, M = 127 for 8 bits, 7 for 4 bits
 //   wire: the integers (for 4 bits two per byte, the first in the low half), zeros up to a multiple of 4 bytes, then
 //   the scales. Rounding is to the nearest integer, ties to even, or stochastic: up with a probability equal to the
-//   fraction.
+//   fraction. Correlated rounding is stochastic, with an offset of the noise (hb_random.h).
 // If a block contains an infinity or NaN, the scale is infinity. Infinities are coded as +-M; all other values are
 // coded as 0 and decode as NaN.
 #pragma once

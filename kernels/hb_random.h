@@ -1,4 +1,7 @@
 // Counter-based random words: word i is a hash of i and the seed, so any processor can compute it independently.
+// Correlated noise: processes share the lower 48 bits of a seed, and therefore all words. The upper 16 bits are an
+// offset of the process, which is added to each noise of 16 bits modulo 2^16. With offsets i/p * 2^16, the noises of p
+// processes for one value are evenly spaced, and each is still uniformly distributed.
 #pragma once
 #include "hb_lane.h"
 
@@ -18,6 +21,8 @@ HB_FN hb_key hb_key_of(unsigned long long seed, hb_u32 upper) {
   hb_key key = {hb_mix<hb_u32>(a ^ upper), hb_mix<hb_u32>(b + upper * 0x9e3779b9u)};
   return key;
 }
+HB_FN unsigned long long hb_shared_seed(unsigned long long seed) { return seed & 0xffffffffffffull; }
+HB_FN hb_u32 hb_noise_offset(unsigned long long seed) { return (hb_u32)(seed >> 48); }
 template <class U> HB_FN U hb_random(U counter, hb_key key) {
   return hb_mix(hb_mix(counter ^ key.first) + key.second);
 }

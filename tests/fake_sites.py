@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -180,11 +179,6 @@ def launch_lines(root: Path) -> list[str]:
     return [
         line.removeprefix("launch=(").removesuffix(")") for lines in scripts for line in lines if "launch=(" in line
     ]
-
-
-def repository_on_python_path() -> dict[str, str]:
-    """Return the environment variables that ranks need to import a checkout that is not installed."""
-    return {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
 
 
 @contextlib.contextmanager

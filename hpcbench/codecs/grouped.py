@@ -11,10 +11,11 @@ import numpy as np
 from hpcbench.codecs.base import check_values
 from hpcbench.codecs.compiled import Compiled
 from hpcbench.codecs.library import Kernels
+from hpcbench.codecs.quant import ROUNDINGS
 from hpcbench.codecs.spec import GROUP, GROUP_BLOCKS
 from hpcbench.codecs.types import Array, largest_of, rounding
 
-_STOCHASTIC, _UNEVEN = 1 << 32, 1 << 33
+_UNEVEN = 1 << 33
 
 
 class Grouped(Compiled):
@@ -29,8 +30,8 @@ class Grouped(Compiled):
     nonuniform
         Whether quantization levels are more closely spaced near zero. Not supported with 2 bits, which have only three
         levels.
-    stochastic
-        Whether to round stochastically, so that the expected error is zero.
+    rounding
+        ``nearest``, ``stochastic`` or ``correlated``, as in `Quant`.
     build
         Kernels to use. If None, use the fastest build that this machine supports.
     """
@@ -39,17 +40,23 @@ class Grouped(Compiled):
     fixed_size = True
 
     def __init__(
-        self, bits: int, block: int, *, nonuniform: bool = False, stochastic: bool = False, build: Kernels | None = None
+        self,
+        bits: int,
+        block: int,
+        *,
+        nonuniform: bool = False,
+        rounding: str = "nearest",
+        build: Kernels | None = None,
     ) -> None:
         if bits not in (2, 3, 4) or block not in GROUP_BLOCKS or (nonuniform and bits == 2):
             raise ValueError(f"int{bits}: block {block} of a group of {GROUP} is not one of {GROUP_BLOCKS}")
-        options = (":nonuniform" if nonuniform else "") + (":stochastic" if stochastic else "")
+        options = (":nonuniform" if nonuniform else "") + ("" if rounding == "nearest" else f":{rounding}")
         super().__init__("grouped", f"int{bits}:{block}/{GROUP}{options}", build)
-        self.bits, self.block, self.nonuniform, self.stochastic = bits, block, nonuniform, stochastic
+        self.bits, self.block, self.nonuniform, self.rounding = bits, block, nonuniform, rounding
 
     def param(self, n: int) -> int:
         """Return the block size and the number of bits, combined with one flag bit per option."""
-        options = (_STOCHASTIC if self.stochastic else 0) | (_UNEVEN if self.nonuniform else 0)
+        options = ROUNDINGS[self.rounding] | (_UNEVEN if self.nonuniform else 0)
         return self.block | self.bits << 16 | options
 
     def wire_bytes(self, n: int, dtype: np.dtype[Any]) -> int:
@@ -60,7 +67,7 @@ class Grouped(Compiled):
         return codes + high + -(-n // (2 * GROUP)) * 4 + -(-n // self.block) if n else 0
 
     def error_bound(self, x: Array) -> float | None:
-        """Return half the widest gap between levels, or the whole gap if rounding is stochastic.
+        """Return half the widest gap between levels, or the whole gap if rounding is random.
 
         Return None if values are not finite.
         """
@@ -72,7 +79,7 @@ class Grouped(Compiled):
         gap = (levels[-1] - levels[-2]) / levels[-1]
         # the maximum of a group is rounded up to bfloat16
         top = min(largest * (1 + 2.0**-7) + 2.0**-133, float(np.finfo(np.float32).max))
-        bound = top * gap * ((1.0 if self.stochastic else 0.5) + 2.0**-14) + 2.0**-142
+        bound = top * gap * ((0.5 if self.rounding == "nearest" else 1.0) + 2.0**-14) + 2.0**-142
         if not largest + bound < largest_of(x.dtype):
             return None
         return bound + rounding(x.dtype, largest + bound) if largest else 0.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _NAME = "libhpcbench_kernels.so"
-_ABI = 7
+_ABI = 8
 FAMILIES = (
     "zfp",
     "mpc",

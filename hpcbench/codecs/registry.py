@@ -12,7 +12,7 @@ from hpcbench.codecs.grouped import Grouped
 from hpcbench.codecs.identity import Identity
 from hpcbench.codecs.library import Kernels, kernels
 from hpcbench.codecs.mpc import MpcCodec
-from hpcbench.codecs.quant import Quant
+from hpcbench.codecs.quant import ROUNDINGS, Quant
 from hpcbench.codecs.rotated import Rotated
 from hpcbench.codecs.sign import Sign
 from hpcbench.codecs.sparse import Pick, RowSparse, Threshold, TopK
@@ -24,11 +24,11 @@ from hpcbench.codecs.zfp import ZfpCodec
 def _quant(bits: int) -> Callable[[str, Kernels | None], Codec]:
     def make(parameter: str, build: Kernels | None) -> Codec:
         size, *options = parameter.split(":")
-        stochastic = "stochastic" in options
+        rounding = options[-1] if options and options[-1] in ROUNDINGS else "nearest"
         block, _, group = size.partition("/")
         if group:
-            return Grouped(bits, int(block), nonuniform="nonuniform" in options, stochastic=stochastic, build=build)
-        return Quant(bits, int(block), stochastic, build)
+            return Grouped(bits, int(block), nonuniform="nonuniform" in options, rounding=rounding, build=build)
+        return Quant(bits, int(block), rounding, build)
 
     return make
 

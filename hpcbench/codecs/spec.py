@@ -90,14 +90,14 @@ def _integer(allowed: range | tuple[int, ...]) -> Callable[[str], str | None]:
 def _block(text: str) -> str | None:
     block, _, how = text.partition(":")
     written = _integer(BLOCKS)(block)
-    if written is None or (how != "stochastic" and text != block):
+    if written is None or (how not in ("stochastic", "correlated") and text != block):
         return None
     return f"{written}:{how}" if how else written
 
 
 def _grouped(text: str, *, levels: bool = True) -> str | None:
     allowed = "(:nonuniform)?" if levels else ""
-    match = re.fullmatch(f"([0-9]{{1,9}})/{GROUP}({allowed}(:stochastic)?)", text)
+    match = re.fullmatch(f"([0-9]{{1,9}})/{GROUP}({allowed}(:stochastic|:correlated)?)", text)
     return f"{int(match[1])}/{GROUP}{match[2]}" if match and int(match[1]) in GROUP_BLOCKS else None
 
 
@@ -128,15 +128,19 @@ FAMILIES = {
     "bf16": Family(_none, "bf16"),
     "fp8e4m3": Family(_none, "fp8e4m3"),
     "fp8e5m2": Family(_none, "fp8e5m2"),
-    "int8": Family(_block, f"int8:B and int8:B:stochastic with B {_BLOCKS}", default="256"),
+    "int8": Family(_block, f"int8:B, int8:B:stochastic and int8:B:correlated with B {_BLOCKS}", default="256"),
     "int4": Family(
         lambda text: _block(text) or _grouped(text),
-        "int4:B and int4:B:stochastic likewise, int4:B/256 with B 16 or 32, optionally followed by :nonuniform, "
-        ":stochastic or both",
+        "int4:B, int4:B:stochastic and int4:B:correlated likewise, int4:B/256 with B 16 or 32, optionally followed by "
+        ":nonuniform, and then by :stochastic or :correlated",
         default="32",
     ),
     "int3": Family(_grouped, "int3:B/256 likewise", default="32/256"),
-    "int2": Family(lambda text: _grouped(text, levels=False), "int2:B/256 and int2:B/256:stochastic", default="16/256"),
+    "int2": Family(
+        lambda text: _grouped(text, levels=False),
+        "int2:B/256, int2:B/256:stochastic and int2:B/256:correlated",
+        default="16/256",
+    ),
     "mxfp8": Family(
         _mx("mxfp8"), "mxfp8:e4m3 and mxfp8:e5m2, optionally followed by :ceil, :even or :rceil", default="e4m3"
     ),

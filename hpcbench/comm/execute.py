@@ -14,18 +14,17 @@ import numpy as np
 
 from hpcbench.codecs.base import Codec
 from hpcbench.comm.carrier import Carrier
+from hpcbench.comm.correlated import make_shared_seed
 from hpcbench.comm.feedback import Feedback
 from hpcbench.comm.memory import Memory, Message, Slice, Tally
 from hpcbench.comm.places import Place
-from hpcbench.comm.steps import Combine, PeerSpan, PlanStep, find_doubling_place
+from hpcbench.comm.steps import Combine, PeerSpan, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.vector import Vector
 from hpcbench.contract.shards import ElementRange
 
 STAGES = 16
 """Number of stages of a plan that have distinct tags. Later stages reuse tags, and MPI preserves their order."""
-_SHARED_SEEDS = 1 << 13
-"""First of a slice's seeds that ranks share. A slice makes fewer seeds of its own, and has 2^14 in all."""
 SUMS = (Combine.SUM, Combine.SUM_DECODED)
 """Modes in which received parts are added."""
 
@@ -163,29 +162,26 @@ class SliceRun:
         if step.combine is Combine.DELIVER:
             return self._encode(span, None)
         if step.combine is Combine.SUM:
-            return self._encode(span, self._call.feedback.worker(span) if self._call.feedback else None)
+            residual = self._call.feedback.worker(span) if self._call.feedback else None
+            return self._encode(span, residual, self._find_shared_seed(step, part))
         if span not in self._forms:
             replaces = step.combine is Combine.REPLACE
             residual = self._call.feedback.server(span) if self._call.feedback and replaces else None
-            shared_seed = self._find_shared_seed(step) if step.combine is Combine.SUM_DECODED else None
-            self._forms[span] = self._encode(span, residual, shared_seed)
+            self._forms[span] = self._encode(span, residual, self._find_shared_seed(step, part))
             if replaces:
                 self._undecoded.append((span, self._forms[span]))
         return self._forms[span]
 
-    def _find_shared_seed(self, step: PlanStep) -> int:
-        """Return the seed of all ranks that have the same partial sum in a step of recursive doubling.
-
-        These ranks send the sum to different ranks. With different seeds, stochastic rounding would give different
-        values, and replicas would differ.
-        """
-        carrier = self._call.carrier
-        same_sum = find_doubling_place(carrier.rank, carrier.size) >> (step.stage - 1)
-        return (self._first_seed + _SHARED_SEEDS + step.stage) * carrier.size + same_sum
+    def _find_shared_seed(self, step: PlanStep, part: PeerSpan) -> int | None:
+        """Return the seed of a message that is rounded with common random numbers, or None if its rank rounds alone."""
+        correlated = step.combine is Combine.SUM and self._call.codec.name.endswith(":correlated")
+        if not correlated and step.combine is not Combine.SUM_DECODED:
+            return None
+        return make_shared_seed(self._first_seed, step, part, self._call.carrier.rank, self._call.topology)
 
     def _encode(self, span: ElementRange, residual: Any, shared_seed: int | None = None) -> Message:
-        seed = self._call.next_seed() if shared_seed is None else shared_seed
-        return self._memory.encode(self._call.vector.read(span), residual, seed)
+        seed = self._call.next_seed()
+        return self._memory.encode(self._call.vector.read(span), residual, seed if shared_seed is None else shared_seed)
 
     def _replace(self, step: PlanStep, posted: list[tuple[Any, Any]]) -> Slice:
         for part, (request, inbox) in zip(step.receives, posted, strict=True):

@@ -91,6 +91,11 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                 f"{scheme.name_rule(k)} averages or resets errors, but a program's calls do not show their step: leave "
                 "feedback_average and feedback_reset out"
             )
+        if rule.codec.endswith(":correlated"):
+            return (
+                f"{scheme.name_rule(k)} has correlated rounding, which needs sums of hpcbench's own training: use "
+                ":stochastic"
+            )
         if rule.sample_changes:
             return (
                 f"{scheme.name_rule(k)} has sample_changes, but a program's calls do not show their samples: leave "

@@ -147,7 +147,7 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
             name = scheme.name_rule((there if there.is_random else back).rule)
             return (
                 f"{name} rounds gathered weights at random, so forward and backward pass use different weights: choose "
-                "a codec without stochastic rounding for ZERO"
+                "a codec without random rounding for ZERO"
             )
         if setting.train.node_copy:
             if not (back.is_lossless or back.between_nodes):
@@ -169,12 +169,12 @@ def _explain_in_step(scheme: Scheme, setting: TrafficSettings, step: int) -> str
                 if streamed:
                     return (
                         f"{name} rounds at random, but tensor {setting.layout.tensor} sends activations and weights "
-                        "again for the backward pass, and the copies would differ: use a codec without stochastic "
+                        "again for the backward pass, and the copies would differ: use a codec without random "
                         "rounding"
                     )
                 return (
                     f"{name} rounds at random, so recomputed activations differ from those of the forward pass: use a "
-                    "codec without stochastic rounding, or recompute: none"
+                    "codec without random rounding, or recompute: none"
                 )
     return None
 
@@ -192,12 +192,12 @@ def _other_keys(scheme: Scheme, setting: TrafficSettings, step: int) -> str | No
     if setting.layout.context != "ulysses":
         return (
             f"{name} rounds at random, but context {setting.layout.context} sends keys and values again for the "
-            "backward pass, and the copies would differ: use a codec without stochastic rounding, or context ulysses"
+            "backward pass, and the copies would differ: use a codec without random rounding, or context ulysses"
         )
     if setting.train.recompute != "none":
         return (
             f"{name} rounds at random, so recomputed attention differs from that of the forward pass: use a codec "
-            "without stochastic rounding, or recompute: none"
+            "without random rounding, or recompute: none"
         )
     return None
 
@@ -239,7 +239,7 @@ def explain_drifting_copies(scheme: Scheme, setting: TrafficSettings) -> str | N
             if traffic in (("ZERO", "STEP", "PARAM"), ("DP", "STEP", "OPTIM")) and treatment.is_random:
                 return (
                     f"{scheme.name_rule(treatment.rule)} rounds at random, so the copies of the tied weight on the "
-                    "first and the last stage would drift apart: use a codec without stochastic rounding, or a model "
+                    "first and the last stage would drift apart: use a codec without random rounding, or a model "
                     "whose weights are not tied"
                 )
     return None

@@ -33,8 +33,8 @@ class Treatment:
 
     @property
     def is_random(self) -> bool:
-        """Whether the codec uses stochastic rounding."""
-        return self.codec.endswith(":stochastic")
+        """Whether the codec uses stochastic or correlated rounding."""
+        return self.codec.endswith((":stochastic", ":correlated"))
 
     @property
     def keeps_errors(self) -> bool:

@@ -11,7 +11,7 @@ from hpcbench.diagnose.completeness import Gap, find_gaps
 from hpcbench.diagnose.gains import CODECS, CPU_SPEED, FREE, GPU_SPEED, Load, WireFormat, break_even_gbit, saved_us
 from hpcbench.diagnose.kineto import RankTrace
 from hpcbench.diagnose.ranks import check_ranks, keep_common_steps, mark_waiting
-from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract
+from hpcbench.diagnose.spans import Span, clip, merge, share_exposed, subtract, total
 from hpcbench.programs.dimensions import dimension_of, is_undescribed
 
 UNKNOWN = "unknown"
@@ -176,7 +176,7 @@ def diagnose(traces: Sequence[RankTrace], groups: Groups, codec_speed: float | N
         steps=n_steps,
         step_seconds=step_us / 1e6,
         is_gpu=is_gpu,
-        computing=_mean([sum(s.length for s in trace.computation) / trace.window.length for trace in traces]),
+        computing=_mean([total(trace.computation) / trace.window.length for trace in traces]),
         exposed=sum(row.exposed for row in rows) / (step_us / 1e6),
         has_waiting=has_waiting,
         rows=tuple(rows),

@@ -128,11 +128,6 @@ class ServerShard:
         if len(self._waiting) == self.workers:
             self._update()
 
-    @property
-    def waiting(self) -> int:
-        """Number of pending pushes."""
-        return len(self._waiting)
-
     def _update(self) -> None:
         pushes = sorted(self._waiting, key=lambda push: (push.clock, push.worker))
         self._waiting = []

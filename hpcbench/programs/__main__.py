@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         path, launcher = Path(arguments[0]).resolve(), arguments[1:]
         run = load(path)
     except (UserError, IndexError) as error:
-        print(f"hpcbench.program: {error}", file=sys.stderr)
+        print(f"hpcbench.programs: {error}", file=sys.stderr)
         return 2
     begin, begin_time = time.monotonic(), time.time()
     _log(_start(run))

@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> int:
         observe(run, path, command, variables)
         _become(run, command, variables)
     except UserError as error:
-        print(f"hpcbench.program: {error}", file=sys.stderr)
+        print(f"hpcbench.programs: {error}", file=sys.stderr)
     return 2
 
 

@@ -13,15 +13,16 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
   const uint64_t block, blocks = HB_GROUP / block;  // of a group
 
   // If a group has fewer blocks than a vector has lanes, the next group overwrites the excess values.
-  void encode(const float *x, byte *const *to, bool stochastic, noise_source noise) const {
+  void encode(const float *x, byte *const *to, bool stochastic, bool correlated, noise_source noise) const {
     alignas(64) byte wide[TILE];
     alignas(64) hb_u32 tops[MOST + HB_LANES] = {}, words[TILE / 2];
     alignas(64) float inverse[MOST + HB_LANES];
     byte scales[MOST + HB_LANES];
     for (uint64_t b = 0; b < TILE / block; b += HB_LANES)
       lanes::store(tops + b, block_tops<HB_LANES>(x + b * block, block));
+    const hb_u32 offset = noise.offset(correlated), flip = correlated ? 0xffffu : 0u;
     if (stochastic) {
-      const hb_key key = noise.key();
+      const hb_key key = noise.key(correlated);
       const hb_u32 first = hb_group_word((hb_u32)noise.first);
       for (uint64_t i = 0; i < TILE / 2; i += HB_LANES)
         lanes::store(words + i, hb_random(lanes::index() + (first + (hb_u32)i), key));
@@ -51,7 +52,7 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
           if (stochastic) {
             const hb_v word = lanes::load(words + (i / 32 * 16 + i % 16));
             const hb_v half = i & 16u ? word >> 16 : word & 0xffffu;
-            lanes::store8(wide + i, hb_group_stochastic<levels>(y, half));
+            lanes::store8(wide + i, hb_group_stochastic<levels, hb_v>(y, (half + offset) & 0xffffu, flip));
           } else {
             lanes::store8(wide + i, hb_group_nearest<levels, hb_v>(y));
           }
@@ -100,9 +101,10 @@ template <int BITS, bool UNEVEN> struct grouped_tile {
 struct grouped_codec {
   static constexpr int PLANES = 4;
   const uint64_t block, bits;
-  const bool uneven, stochastic;
+  const bool uneven, stochastic, correlated;
   grouped_codec(uint64_t param, uint32_t)
-      : block(param & 0xffffu), bits(param >> 16 & 0xffffu), uneven(param & HB_UNEVEN), stochastic(param & HB_STOCHASTIC) {}
+      : block(param & 0xffffu), bits(param >> 16 & 0xffffu), uneven(param & HB_UNEVEN), stochastic(param & HB_STOCHASTIC),
+        correlated(param & HB_CORRELATED) {}
   uint64_t bytes(int plane, uint64_t n) const {
     switch (plane) {
       case 0: return bits == 4 ? (n + 1) / 2 : (n + 3) / 4;
@@ -117,7 +119,7 @@ struct grouped_codec {
     work(grouped_tile<2, false>{block});
   }
   void encode(const float *x, uint64_t, byte *const *to, noise_source noise) const {
-    choose([&](auto tile) { tile.encode(x, to, stochastic, noise); });
+    choose([&](auto tile) { tile.encode(x, to, stochastic, correlated, noise); });
   }
   void decode(const byte *const *from, float *out) const {
     choose([&](auto tile) { tile.decode(from, out); });

@@ -59,14 +59,16 @@ template <class T> struct cast_codec {
 template <hb_i32 M> struct quant_codec {
   static constexpr int PLANES = 2, BITS = M > 7 ? 8 : 4;
   const uint64_t block;
-  const bool stochastic;
-  quant_codec(uint64_t param, uint32_t) : block(param & 0xffffffffu), stochastic(param & HB_STOCHASTIC) {}
+  const bool stochastic, correlated;
+  quant_codec(uint64_t param, uint32_t)
+      : block(param & 0xffffffffu), stochastic(param & HB_STOCHASTIC), correlated(param & HB_CORRELATED) {}
   uint64_t bytes(int plane, uint64_t n) const { return plane ? (n + block - 1) / block * 4 : (n * BITS + 7) / 8; }
 
   void encode(const float *x, uint64_t, byte *const *to, noise_source noise) const {
     alignas(64) byte wide[TILE];
     byte *codes = BITS == 8 ? to[0] : wide;
-    const hb_key key = stochastic ? noise.key() : hb_key{};
+    const hb_key key = stochastic ? noise.key(correlated) : hb_key{};
+    const hb_u32 offset = noise.offset(correlated) << 16;
     for (uint64_t b = 0; b < TILE; b += block) {
       hb_v m = lanes::index() * 0u;
       for (uint64_t i = b; i < b + block; i += HB_LANES) m = lanes::max(m, load(x + i) & HB_MAGNITUDE);
@@ -77,7 +79,7 @@ template <hb_i32 M> struct quant_codec {
         for (uint64_t i = b; i < b + block; i += HB_LANES) lanes::store8(codes + i, hb_quant_special<M>(load(x + i)));
       } else if (stochastic) {
         for (uint64_t i = b; i < b + block; i += HB_LANES)
-          lanes::store8(codes + i, hb_quant_stochastic<M>(lanes::as_float(load(x + i)), q, noise.at(key, i)));
+          lanes::store8(codes + i, hb_quant_stochastic<M>(lanes::as_float(load(x + i)), q, noise.at(key, i) + offset));
       } else {
         for (uint64_t i = b; i < b + block; i += HB_LANES)
           lanes::store8(codes + i, hb_quant_nearest<hb_v>(lanes::as_float(load(x + i)), q));

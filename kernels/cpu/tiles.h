@@ -14,7 +14,10 @@ namespace {
 struct noise_source {
   uint64_t seed, first;
   // key for all words of the tile, because their counters share the upper half
-  hb_key key() const { return hb_key_of(seed, (hb_u32)(first >> 32)); }
+  hb_key key(bool correlated) const {
+    return hb_key_of(correlated ? hb_shared_seed(seed) : seed, (hb_u32)(first >> 32));
+  }
+  hb_u32 offset(bool correlated) const { return correlated ? hb_noise_offset(seed) : 0u; }
   HB_FN hb_v at(const hb_key &key, uint64_t i) const {
     return hb_random(lanes::index() + (hb_u32)(first + i), key);
   }

@@ -5,7 +5,7 @@
 
 template <hb_u64 PARAM> struct hb_grouped_codec {
   static constexpr hb_u32 B = (hb_u32)PARAM & 0xffffu, BITS = (hb_u32)PARAM >> 16, LOW = BITS == 4 ? 4 : 2;
-  static constexpr bool STOCHASTIC = PARAM & HB_STOCHASTIC;
+  static constexpr bool STOCHASTIC = PARAM & HB_STOCHASTIC, CORRELATED = PARAM & HB_CORRELATED;
   static constexpr hb_u32 WIDE = B / 4, BLOCKS = HB_GROUP / B, IN_ROUND = BLOCKS / 2;
   static constexpr int ROUNDS = 2, PIECE = LOW / 2;
   static_assert(HB_GROUP == 128 * ROUNDS, "a tile is a group");
@@ -39,7 +39,8 @@ template <hb_u64 PARAM> struct hb_grouped_codec {
     const hb_group group = hb_group_of(c.maximum);
     const float ratio = c.maximum ? 255.0f / group.maximum : 0.0f;
     hb_key key = {};
-    if (STOCHASTIC) key = hb_key_of(t.seed, (hb_u32)(t.first >> 32));
+    if (STOCHASTIC) key = hb_key_of(CORRELATED ? hb_shared_seed(t.seed) : t.seed, (hb_u32)(t.first >> 32));
+    const hb_u32 offset = CORRELATED ? hb_noise_offset(t.seed) : 0u;
 #pragma unroll
     for (int r = 0; r < ROUNDS; r++) {
       hb_u32 k[4];
@@ -53,7 +54,8 @@ template <hb_u64 PARAM> struct hb_grouped_codec {
           const float y = v[r][i] * group.before * inverse;
           const hb_u32 at = (hb_u32)t.first + t.place(r) + i;
           if (STOCHASTIC)
-            k[i] = hb_group_stochastic<levels>(y, hb_group_noise(at, hb_random(hb_group_word(at), key)));
+            k[i] = hb_group_stochastic<levels, hb_u32>(
+                y, (hb_group_noise(at, hb_random(hb_group_word(at), key)) + offset) & 0xffffu, CORRELATED ? 0xffffu : 0u);
           else
             k[i] = hb_group_nearest<levels, hb_u32>(y);
         }

@@ -5,7 +5,7 @@
 
 template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
   static constexpr hb_u32 B = (hb_u32)PARAM, BITS = M > 7 ? 8 : 4;
-  static constexpr bool STOCHASTIC = PARAM & HB_STOCHASTIC;
+  static constexpr bool STOCHASTIC = PARAM & HB_STOCHASTIC, CORRELATED = PARAM & HB_CORRELATED;
   // a block is processed in DEEP rounds of WIDE threads
   static constexpr hb_u32 WIDE = B < 128 ? B / 4 : 32, DEEP = B < 128 ? 1 : B / 128;
   static constexpr int ROUNDS = DEEP < 2 ? 2 : DEEP, SETS = ROUNDS / DEEP, PIECE = BITS / 2;
@@ -23,7 +23,8 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
 
   HB_FN code encode(const tile &t, const float (*v)[4]) const {
     hb_key key = {};
-    if (STOCHASTIC) key = hb_key_of(t.seed, (hb_u32)(t.first >> 32));
+    if (STOCHASTIC) key = hb_key_of(CORRELATED ? hb_shared_seed(t.seed) : t.seed, (hb_u32)(t.first >> 32));
+    const hb_u32 offset = CORRELATED ? hb_noise_offset(t.seed) << 16 : 0u;
     code c;
 #pragma unroll
     for (int s = 0; s < SETS; s++) {
@@ -42,7 +43,7 @@ template <hb_i32 M, hb_u64 PARAM> struct hb_quant_codec {
         if (top >= HB_INFINITY) {
           for (int i = 0; i < 4; i++) k[i] = hb_quant_special<M>(L::as_bits(block[r][i]));
         } else if (STOCHASTIC) {
-          for (int i = 0; i < 4; i++) k[i] = hb_quant_stochastic<M>(block[r][i], q, hb_random(at + i, key));
+          for (int i = 0; i < 4; i++) k[i] = hb_quant_stochastic<M>(block[r][i], q, hb_random(at + i, key) + offset);
         } else {
           for (int i = 0; i < 4; i++) k[i] = hb_quant_nearest<hb_u32>(block[r][i], q);
         }

@@ -271,11 +271,6 @@ def test_modules_are_recorded_whatever_bash_env_names(tmp_path: Path) -> None:
     assert "from BASH_ENV" not in (place / "limits.txt").read_text() + (place / "environment.txt").read_text()
 
 
-def test_a_script_from_before_a_rename_still_starts_a_program(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "hpcbench.program"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stderr.startswith("hpcbench.program: ")
-
-
 def test_lines_of_the_site_have_the_number_of_the_attempt(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "local", runs="a", site={"setup": [f"echo $HPCBENCH_ATTEMPT >> {tmp_path}/attempts"]})
     bench.act("a", "exit 1")

@@ -1,5 +1,6 @@
 """Tests of benchmarks/error_per_bit.py on synthetic samples: bits, errors, the Pareto front and the figure."""
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import error_per_bit
 from error_per_bit import Point
+from messages import encode
 
 SHAPE = (64, 32)
 
@@ -42,7 +44,37 @@ def test_planted_samples(tiny: Callable[..., Printed], tmp_path: Path) -> None:
     assert errors["int4:32/256"][0] == pytest.approx(errors["int4:32"][0], rel=0.02)
     assert errors["int4:32/256"][1] < 0.8 * errors["int4:128"][1], "an outlier spoils a long block"
     assert rows["int8:256"][1].endswith("*")
+    assert 4.5 < float(rows["mixed-5"][0]) <= 5 and rows["mixed-5"][2:] == ["-"] * 3
     assert {path.name for path in plots.iterdir()} == {"error-per-bit.svg", "error-per-bit.png"}
+
+
+def test_mixed_widths_are_those_of_the_largest_groups_under_the_budget() -> None:
+    """The bits and the error are those of one of the divisions that fill the budget, and the error is small."""
+    groups = 16
+    x = (gaussian((groups, 256), 3) * 4.0 ** -np.arange(groups)[:, None]).astype(np.float32).reshape(-1)
+    names = ("int8:256", "int4:16/256:nonuniform", "int2:16/256")
+    each = [[encode(name, row) for name in names] for row in x.reshape(groups, 256)]
+    norms = np.linalg.norm(x.reshape(groups, 256).astype(np.float64), axis=1)
+    divisions = []
+    for wide in range(groups + 1):
+        for middle in range(groups + 1 - wide):
+            widths = [0] * wide + [1] * middle + [2] * (groups - wide - middle)
+            coded = [row[width] for row, width in zip(each, widths, strict=True)]
+            narrow = groups - wide - middle
+            nbytes = 260 * wide + sum(
+                codes * n + (2 * n + 3) // 4 * 4 + 16 * n for codes, n in ((128, middle), (64, narrow))
+            )
+            bits = 8 * (nbytes + groups) / x.size
+            square = sum((c.relative_rmse * norm) ** 2 for c, norm in zip(coded, norms, strict=True) if c)
+            divisions.append((bits, math.sqrt(square) / float(np.linalg.norm(norms))))
+    for budget in error_per_bit.MIXED:
+        point = error_per_bit.encode_mixed(x, budget)
+        assert point is not None and point.bits <= budget
+        assert any(point == pytest.approx(division, rel=1e-4) for division in divisions)
+        least = min(error for bits, error in divisions if bits <= budget)
+        alone = encode(names[1], x)
+        assert alone is not None and point.relative_rmse < min(1.5 * least, 0.5 * alone.relative_rmse)
+    assert error_per_bit.encode_mixed(x[:255], 5.0) is None
 
 
 def test_front() -> None:

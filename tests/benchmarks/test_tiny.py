@@ -76,6 +76,18 @@ def test_half_sums(tiny: Tiny) -> None:
     assert re.fullmatch(r"fp16 messages of the baseline are summed by: .*(type|operation)", printed.lines[-1])
 
 
+def test_correlated_rounding(tiny: Tiny) -> None:
+    """With two ranks, correlated rounding has no effect. With eight ranks, most of the additional error is canceled."""
+    rows = {
+        tuple(row[:2]): numbers(row[2:])
+        for row in tiny("correlated_rounding.py").rows()
+        if row[1:] and row[1].isdigit()
+    }
+    for codec in ("int4:32", "int8:256", "int4:32/256:nonuniform"):
+        assert rows[codec, "2"] == pytest.approx([2**0.5, 2**0.5], abs=0.04)
+        assert rows[codec, "8"] == pytest.approx([2**0.5, 1.09], abs=0.04)
+
+
 @pytest.mark.long
 def test_attention(tiny: Tiny, tmp_path: Path) -> None:
     """The output contains a row for each method and one for a single process, and bytes equal the closed forms."""

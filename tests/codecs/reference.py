@@ -90,8 +90,13 @@ def random_words(n: int, seed: int, first: int = 0) -> Words:
     return mix(mix((np.arange(n, dtype=np.uint32) + begin) ^ mix(a ^ upper)) + second)
 
 
-def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int = 0) -> Bytes:
-    """Encode block integers. If `seed` is None, round to nearest. `first` is the index of ``x[0]`` in the message."""
+def split_seed(how: str, seed: int) -> tuple[int, np.uint32]:
+    """Return the seed of the random words, and the offset of the noise. Only correlated rounding has an offset."""
+    return (seed & (2**48 - 1), np.uint32(seed >> 48)) if how == "correlated" else (seed, np.uint32(0))
+
+
+def quant_encode(bits: int, block: int, x: Floats, seed: int, how: str = "", first: int = 0) -> Bytes:
+    """Encode block integers. `how` is the rounding, and `first` is the index of ``x[0]`` in the message."""
     largest = np.float32(127 if bits == 8 else 7)
     blocks = padded(x, block).reshape(-1, block)  # [n/b, b]
     top = np.abs(blocks).max(axis=1)
@@ -100,11 +105,13 @@ def quant_encode(bits: int, block: int, x: Floats, seed: int | None, first: int 
         inverse = np.where(top > 0, largest / (top * before), np.float32(0))
         scale = np.where(np.isfinite(top), top / largest, np.float32(np.inf)).astype(np.float32)
         y = blocks * before[:, None] * inverse[:, None]
-        if seed is None:
+        if not how:
             q = np.rint(y)
         else:
-            noise = (random_words(blocks.size, seed, first).reshape(blocks.shape) >> np.uint32(16)).astype(np.float32)
-            q = np.minimum(np.floor(y + (noise + np.float32(0.5)) * np.float32(2.0**-16)), largest)
+            shared, offset = split_seed(how, seed)
+            noise = random_words(blocks.size, shared, first).reshape(blocks.shape) >> np.uint32(16)
+            u = (((noise + offset) % np.uint32(65536)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-16)
+            q = np.minimum(np.floor(y + u), largest)
     special = np.where(np.isinf(blocks), np.copysign(largest, blocks), np.float32(0))
     q = np.where(np.isfinite(top)[:, None], q, special).astype(np.int8).ravel()
     if bits == 4:
@@ -159,10 +166,13 @@ def group_encode(bits: int, block: int, options: list[str], x: Floats, seed: int
         inverse = np.where(unit > 0, np.float32(1) / unit, np.float32(0))
         y = np.ldexp(filled, shift.repeat(256)) * inverse.repeat(block)
     a, gaps = np.abs(y), np.diff(levels)
-    if "stochastic" in options:
+    if options and options[-1] != "nonuniform":
         at = np.arange(filled.size)
-        random = random_words(filled.size // 2, seed, first // 2)[at // 32 * 16 + at % 16]
-        noise = (random >> np.where(at & 16, 16, 0).astype(np.uint32)) & np.uint32(0xFFFF)
+        shared, offset = split_seed(options[-1], seed)
+        random = random_words(filled.size // 2, shared, first // 2)[at // 32 * 16 + at % 16]
+        noise = ((random >> np.where(at & 16, 16, 0).astype(np.uint32)) + offset) & np.uint32(0xFFFF)
+        if options[-1] == "correlated":  # values of both signs are rounded in the same direction
+            noise = np.where(np.signbit(y), np.uint32(0xFFFF) - noise, noise)
         u = (noise.astype(np.float32) * 2 + 1) * np.float32(2.0**-17)
         if nonuniform:
             k = sum((a > u * gap + low).astype(int) for low, gap in zip(levels, gaps, strict=False))
@@ -276,7 +286,7 @@ def encode(name: str, x: Floats, seed: int = 0) -> Bytes:
         return planes(*reference_block_float.encode_parts(name, x))
     if family in ("int8", "int4"):
         block, _, how = parameter.partition(":")
-        return quant_encode(int(family[3:]), int(block), x, seed if how else None)
+        return quant_encode(int(family[3:]), int(block), x, seed, how)
     if family == "sign":
         return sign_encode(int(parameter), x)
     return cast_encode(family, x)

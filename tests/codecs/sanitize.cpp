@@ -45,17 +45,20 @@ static void fail(const char *what, unsigned family, unsigned long long param) {
 }
 static const size_t SIZES[] = {4, 2, 2, 8, 1};
 
+static uint64_t rounding() {
+  const uint64_t kinds[] = {0, HB_STOCHASTIC, HB_STOCHASTIC | HB_CORRELATED};
+  return kinds[random64() % 3];
+}
 static uint64_t codec_parameter(unsigned family, size_t n) {
   uint64_t block = 32ull << random64() % 6;
   switch (family) {
     case HB_ZFP: return 4 + random64() % 29;
     case HB_MPC: return 1 + random64() % 32;
     case HB_INT8:
-    case HB_INT4: return block | (random64() % 2 ? HB_STOCHASTIC : 0);
+    case HB_INT4: return block | rounding();
     case HB_GROUPED: {
-      uint64_t bits = 2 + random64() % 3, options = random64();
-      return 16ull << random64() % 2 | bits << 16 | (options & 1 ? HB_STOCHASTIC : 0) |
-             (options & 2 && bits > 2 ? HB_UNEVEN : 0);
+      uint64_t bits = 2 + random64() % 3;
+      return 16ull << random64() % 2 | bits << 16 | rounding() | (random64() % 2 && bits > 2 ? HB_UNEVEN : 0);
     }
     case HB_MX: return random64() % 5 | random64() % 4 << 8;
     case HB_SIGN: return block;

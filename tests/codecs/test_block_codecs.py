@@ -16,6 +16,12 @@ from hpcbench.codecs.registry import get_codec
 NAMES = [
     *("fp16", "bf16", "fp8e4m3", "fp8e5m2"),
     *("int8:32", "int8:256", "int8:1024", "int8:64:stochastic", "int4:32", "int4:512", "int4:128:stochastic"),
+    *(
+        "int8:128:correlated",
+        "int4:64:correlated",
+        "int4:16/256:nonuniform:correlated",
+        "rotate64+int3:32/256:correlated",
+    ),
     *("sign:32", "sign:64", "sign:128", "sign:1024"),
     *(
         "int4:32/256",
@@ -196,7 +202,7 @@ def test_a_cast_to_the_same_type_loses_nothing(name: str, dtype: Any) -> None:
 def test_stochastic_rounding_is_unbiased() -> None:
     n, turns = 2048, 400
     x = bell(n, 68).astype(np.float32)
-    codec = Quant(4, 256, stochastic=True)
+    codec = Quant(4, 256, "stochastic")
     total, square = np.zeros(n), np.zeros(n)
     for seed in range(turns):
         y = np.zeros_like(x)
@@ -216,7 +222,7 @@ def test_stochastic_rounding_is_unbiased() -> None:
 
 def test_other_seeds_and_positions_give_other_noise() -> None:
     x = bell(4096, 69).astype(np.float32)
-    codec = Quant(8, 128, stochastic=True)
+    codec = Quant(8, 128, "stochastic")
 
     def wire(seed: int) -> npt.NDArray[np.uint8]:
         out = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)

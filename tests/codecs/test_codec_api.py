@@ -19,6 +19,7 @@ NAMES = [
     *(
         "int8:256",
         "int8:32:stochastic",
+        "int4:32/256:correlated",
         "int4:32",
         "int4:32/256",
         "rotate64+int4:32/256",

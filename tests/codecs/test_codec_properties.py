@@ -20,6 +20,8 @@ LOSSY = [
     *("zfp:4", "zfp:8", "zfp:17", "zfp:32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8:32", "int8:256"),
     *(
         "int8:64:stochastic",
+        "int4:32:correlated",
+        "int3:32/256:nonuniform:correlated",
         "int4:32",
         "int4:32/256",
         "int3:16/256:nonuniform",

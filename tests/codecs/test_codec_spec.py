@@ -49,6 +49,15 @@ KNOWN = [
     ("rotate64+int4", "int4", "32", "rotate64+int4:32", False),
     ("hadamard1024+int4:16/256", "int4", "16/256", "hadamard1024+int4:16/256", False),
     ("int8:32:stochastic", "int8", "32:stochastic", "int8:32:stochastic", False),
+    ("int4:064:correlated", "int4", "64:correlated", "int4:64:correlated", False),
+    ("rotate64+int3:32/256:correlated", "int3", "32/256:correlated", "rotate64+int3:32/256:correlated", False),
+    (
+        "int4:16/256:nonuniform:correlated",
+        "int4",
+        "16/256:nonuniform:correlated",
+        "int4:16/256:nonuniform:correlated",
+        False,
+    ),
     ("sign", "sign", "1024", "sign:1024", False),
     ("topk:0.01", "topk", "0.01", "topk:0.01", False),
     ("topk:1e-2", "topk", "0.01", "topk:0.01", False),
@@ -90,9 +99,14 @@ def test_known_names(name: str, family: str, parameter: str, canonical: str, los
         ("xpk:2", "xpk"),
         *[(name, "B a power of two from 32 to 1024") for name in ("int8:", "int8:48", "int8:2048", "int8:64:up")],
         ("int8:64:", "int8:B:stochastic"),
+        *[(name, "int8:B:correlated") for name in ("int8:64:stochastic:correlated", "int8:correlated")],
+        *[(f"{name}:correlated", name) for name in ("fp16", "sign", "nvfp4")],
         *[
             (name, "int4:B/256 with B 16 or 32")
-            for name in ("int4:64/256", "int4:32/128", "int4:32/256:stochastic:nonuniform")
+            for name in (
+                *("int4:64/256", "int4:32/128", "int4:32/256:stochastic:nonuniform"),
+                *("int4:32/256:stochastic:correlated", "int4:32/256:correlated:nonuniform", "int4:32/256:correlate"),
+            )
         ],
         *[(name, "int3:B/256") for name in ("int3:32", "int3:", "int3:16/256:", "int3:/256", "int3:stochastic")],
         *[(name, "int2:B/256") for name in ("int2:16", "int2:16/256:nonuniform")],

@@ -38,6 +38,7 @@ def buffers(codec: Compiled, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
         "zfp:8",
         "int8:256",
         "int4:32:stochastic",
+        "int8:32:correlated",
         "int3:16/256:stochastic",
         "mxfp6:e3m2",
         "nvfp4",

@@ -69,6 +69,7 @@ CASES: Cases = [
         for name in (
             "int4:32/256",
             "int4:16/256:nonuniform:stochastic",
+            "int4:32/256:nonuniform:correlated",
             "int3:16/256",
             "int2:16/256",
             "rotate256+int4:32/256",

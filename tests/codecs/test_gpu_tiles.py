@@ -20,12 +20,13 @@ from hpcbench.codecs.types import BFLOAT16, Array, Bytes
 F32, F16 = np.dtype(np.float32), np.dtype(np.float16)
 CASTS = ["fp16", "bf16", "fp8e4m3", "fp8e5m2"]
 BLOCKED = [f"{family}:{block}" for family in ("int8", "int4", "sign") for block in BLOCKS]
-STOCHASTIC = ["int8:64:stochastic", "int4:1024:stochastic"]
+STOCHASTIC = ["int8:64:stochastic", "int4:1024:stochastic", "int8:512:correlated", "rotate64+int4:32:correlated"]
 GROUPED = [
     *("int4:16/256", "int4:32/256:nonuniform", "int4:16/256:stochastic", "int3:16/256", "int3:32/256:nonuniform"),
     *("hadamard16+int4:32/256", "rotate32+int3:16/256", "hadamard128+int2:16/256", "rotate256+int8:1024:stochastic"),
     *("rotate64+int8:256", "rotate128+sign:128", "hadamard64+fp8e4m3", "rotate16+fp8e5m2"),
     *("int3:32/256:nonuniform:stochastic", "int2:16/256", "int2:32/256", "int2:32/256:stochastic"),
+    *("int4:32/256:correlated", "int3:16/256:correlated", "int2:16/256:correlated"),
 ]
 BLOCK_FLOATS = [
     *("mxfp8:e4m3", "mxfp8:e5m2:even", "mxfp6:e2m3", "mxfp6:e3m2:rceil", "mxfp4", "mxfp4:ceil", "mxfp4:rceil", "nvfp4"),
@@ -39,6 +40,8 @@ FEW_BITS = [
     "int4:16/256:nonuniform:stochastic",
     "int3:32/256",
     "int2:16/256:stochastic",
+    "int4:32/256:nonuniform:correlated",
+    "int4:64:correlated",
 ]
 ALL = [f"zfp:{rate}" for rate in ZFP_RATES] + BLOCKED + STOCHASTIC + GROUPED + BLOCK_FLOATS + FEW_BITS + CASTS + ["2:4"]
 SOME = ["zfp:4", "zfp:8", "zfp:13", "zfp:24", "int8:256", "int4:32", "int4:1024:stochastic", "sign:128", *CASTS, "2:4"]
@@ -141,7 +144,7 @@ def put(x: Array, offset: int) -> Array:
 
 def check(name: str, front: Front, x: Array, other: Array, offset: int, out: np.dtype[Any]) -> None:
     """Check all kernel operations on `x`, and on `other` where two vectors are needed."""
-    codec, n, seed = compiled(name), x.size, x.size * 77 + (offset << 40)
+    codec, n, seed = compiled(name), x.size, x.size * 77 + (offset << 40) + (0xB5C3 << 48)
     size = codec.wire_bytes(n, x.dtype)
     x, other = put(x, offset), put(other, offset)
 

@@ -81,5 +81,7 @@ def test_counters_beyond_two_to_the_32() -> None:
         wire = np.zeros(codec.wire_bytes(x.size, x.dtype), dtype=np.uint8)
         codec.encode(x, wire, seed=5)
         codes = wire[(1 << 32) // 2 : (1 << 32) // 2 + END // 2]
-        assert same_bits(codes.copy(), reference.quant_encode(4, 1024, x[-END:], 5, first=1 << 32)[: END // 2])
-        assert not same_bits(codes.copy(), reference.quant_encode(4, 1024, x[-END:], 5)[: END // 2])
+        assert same_bits(
+            codes.copy(), reference.quant_encode(4, 1024, x[-END:], 5, "stochastic", first=1 << 32)[: END // 2]
+        )
+        assert not same_bits(codes.copy(), reference.quant_encode(4, 1024, x[-END:], 5, "stochastic")[: END // 2])

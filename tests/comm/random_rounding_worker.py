@@ -1,4 +1,4 @@
-"""Worker that sums gradients with stochastic rounding, and prints the number of different results among the ranks."""
+"""Worker that sums gradients with random rounding, and prints the number of different results among the ranks."""
 
 from unittest.mock import patch
 
@@ -11,12 +11,12 @@ from hpcbench.comm.group import Group
 from hpcbench.comm.plan import Operation
 from hpcbench.comm.planner import refusal
 from hpcbench.comm.progress import Progress
-from hpcbench.comm.steps import PlanStep
+from hpcbench.comm.steps import PeerSpan, PlanStep
 from hpcbench.comm.topology import Topology
 from hpcbench.comm.wait import Wait
 from hpcbench.contract.traffic import Algorithm
 
-CODECS = ("int8:256:stochastic", "int4:32/256:nonuniform:stochastic")
+CODECS = ("int8:256:stochastic", "int4:32/256:nonuniform:stochastic", "int4:32:correlated")
 SLICES, N = 3, 5000
 
 
@@ -33,7 +33,7 @@ def count_results(algorithm: Algorithm, codec: str, topology: Topology) -> int:
     return len(results) // 2
 
 
-def use_own_seed(self: SliceRun, step: PlanStep) -> int:
+def use_own_seed(self: SliceRun, step: PlanStep, part: PeerSpan) -> int:
     """Round equal partial sums with different random numbers."""
     return self._call.next_seed()
 

@@ -1,4 +1,4 @@
-"""Tests that all ranks get the same sum with stochastic rounding, whichever algorithm computes the sum."""
+"""Tests that all ranks get the same sum with random rounding, whichever algorithm computes the sum."""
 
 from pathlib import Path
 

@@ -130,7 +130,7 @@ def test_values_that_forward_and_backward_would_see_differently_are_refused(
 )
 def test_copies_of_a_tied_weight_that_would_part_are_refused(rule: Any, change: Any, parts: bool) -> None:
     message = explain_drifting_copies(scheme(rule), setting(**{"tied": True, **change}))
-    assert (message is not None and "rule 1 (" in message and "without stochastic rounding" in message) is parts
+    assert (message is not None and "rule 1 (" in message and "without random rounding" in message) is parts
     assert (message is None) is not parts
 
 

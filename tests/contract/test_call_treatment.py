@@ -75,6 +75,7 @@ def test_the_control_without_codecs_runs_our_algorithm() -> None:
         ),
         (Scheme(rules=[Rule(dimension="ZERO", codec="int4", differences=True)]), "has differences, but a program's"),
         (Scheme(rules=[Rule(dimension="DP", codec="none", low_rank=4)]), "has low_rank, but a program's calls do not"),
+        (Scheme(algorithm="encoded", default="int4:32:correlated"), "has correlated rounding, which needs sums"),
         (Scheme(algorithm="homomorphic", default="int8:256"), "homomorphic"),
         (Scheme(algorithm="encoded", default="none", optimizer="onebit-adam"), "optimizer"),
     ],

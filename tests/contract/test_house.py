@@ -21,7 +21,7 @@ GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "pl
 HOUSE = (
     *GROUND,
     *("codecs", "contract", "present", "study", "batch", "job", "collect", "comm", "parallel", "predict", "train"),
-    *("programs", "program", "torch", "bench", "report", "doctor", "testing", "diagnose", "tune", "cli", "__main__"),
+    *("programs", "torch", "bench", "report", "doctor", "testing", "diagnose", "tune", "cli", "__main__"),
 )
 """Packages from bottom to top."""
 PARTS = {

@@ -26,6 +26,11 @@ def test_sizes_are_those_of_the_codecs(codec):
 
 
 def test_other_codecs_keep_the_rounding_of_the_rule():
+    assert name_codecs("int4:16/256:correlated") == (
+        "int2:16/256:correlated",
+        "int4:16/256:correlated",
+        "int8:256:correlated",
+    )
     assert name_codecs("int4:32/256:nonuniform:stochastic") == (
         "int2:32/256:stochastic",
         "int4:32/256:nonuniform:stochastic",

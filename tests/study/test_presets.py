@@ -93,6 +93,13 @@ def test_dynamiq_has_the_budget_of_its_paper() -> None:
     assert (rule.codec, rule.mixed_bits) == ("int4:16/256:nonuniform", 5.0)
 
 
+def test_aq_sgd_sends_changes_of_activations_and_whole_gradients() -> None:
+    scheme = Scheme.model_validate(presets.scheme("aq-sgd"))
+    activations, gradients = scheme.treatment(("PP", "FORWARD", "ACT")), scheme.treatment(("PP", "BACKWARD", "GRAD"))
+    assert (activations.codec, activations.sample_changes) == ("int4:32/256", 1024)
+    assert (gradients.codec, gradients.sample_changes) == ("int8:256", 0)
+
+
 def test_sdp4bit_sends_changes_of_weights_and_rotated_gradients() -> None:
     scheme = Scheme.model_validate(presets.scheme("sdp4bit"))
     weights, gradients = scheme.treatment(("ZERO", "STEP", "PARAM")), scheme.treatment(("DP", "BACKWARD", "GRAD"))

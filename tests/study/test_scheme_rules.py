@@ -284,7 +284,8 @@ def test_presets_and_studies_stay_accepted_in_every_layout(tmp_path: Path) -> No
         assert presets.is_scheme(name), name
         stage = {"zeropp": {"zero": 3, "node_copy": True}, "onebit-adam": {"zero": 0, "clip": 0}}.get(name, {})
         zip_ = {f"layout.{key}": [layout[key] for layout in LAYOUTS] for key in ("dp", "tp", "pp")}
-        runs = runs_of(tmp_path, name, matrix={"zip": zip_}, **stage)
+        samples = {"data.samples": [TRAIN["global_batch"]]} if name == "aq-sgd" else {}
+        runs = runs_of(tmp_path, name, matrix={"zip": zip_, **samples}, **stage)
         assert len(runs) == 3 * 2 * len(LAYOUTS)
     for path in sorted(data_dir("studies").glob("*.yaml")):
         runs = expand(load_study(path), Capacity("any", 4, 4) if "neox" in path.name else ROOM)

@@ -1,1 +1,0 @@
-"""Former name of `hpcbench.programs`."""
