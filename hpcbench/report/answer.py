@@ -35,7 +35,7 @@ def answer(cell: Cell, site: str) -> list[str]:
 def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
     """Return the answer, whose first sentence is the verdict, and the other findings."""
     lead, others = list_findings(cell, site, weak)
-    if not lead or (len(lead) == 1 and lead[0].startswith("Inconclusive.")):
+    if not lead or lead[0].startswith("Inconclusive."):
         lead, others = [*lead, *others[:1]], others[1:]
     return [*lead[:1], *recommend(cell), *lead[1:]], others
 
@@ -78,15 +78,17 @@ def summarize_cells(cells: Sequence[Cell], answers: Sequence[str]) -> tuple[str,
 
     `answers` are the first sentences of the cells' answers.
     """
-    paying = [(row.speed, row.scheme, cell) for cell in cells for row in cell.rows if row.speed and is_good(row)]
+    recommended = [(find_recommended(cell), cell) for cell in cells]
+    paying = [(row.speed, row.scheme, cell) for row, cell in recommended if row and row.speed]
     if not paying:
         sentence = say.NO_CELL_PAYS if all(line.startswith("No.") for line in answers) else say.NO_CELL_DECIDED
         return (sentence.format(cells=len(cells)),)
     speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
-    count = len({id(cell) for _, _, cell in paying})
     place = make_printable(describe_cell(cell.values))
     return (
-        say.CELLS_THAT_PAY.format(count=count, cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)),
+        say.CELLS_THAT_PAY.format(
+            count=len(paying), cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)
+        ),
     )
 
 
@@ -129,7 +131,12 @@ def _describe_schemes(
             (True, say.NONE_FASTER),
         )
         headline = next(sentence for applies, sentence in headlines if applies)
-        lead = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain))]
+        controls = _list_good_controls(cell)
+        kind = say.WITH_CODEC if controls else ""
+        lead = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain), kind=kind)]
+        if controls:
+            names = _list(_sort_by_speed(controls), _show_estimate)
+            lead.append(say.FASTER_WITHOUT_CODEC.format(schemes=names, loss=_describe_loss(controls, weak)))
     if worse:
         lead.append(say.WORSE_LOSS.format(schemes=_list(worse, _show_estimate)))
     lists: tuple[tuple[str, list[SchemeRow], Callable[[SchemeRow], str]], ...] = (
@@ -154,14 +161,13 @@ def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weaken
     If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain the
     scheme's speed.
     """
-    blind = any(weak.has(row.scheme, LEARNT_NOTHING) for row in good)
-    loss = say.LOSS_WITHOUT_MEANING if blind else say.LOSS_NO_WORSE
+    loss = _describe_loss(good, weak)
+    blind = loss == say.LOSS_WITHOUT_MEANING
     plain, best = list_plain(cell), find_recommended(cell)
     paying = [row for row in good if is_paying_by_codec(row, pareto, plain)]
     others = [row for row in _sort_by_speed(good) if row not in paying]
     lines = _describe_best(cell, best, where, pareto, blind=blind) if best else [say.INCONCLUSIVE.format(where=where)]
-    controls = [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row) and not row.idle]
-    if best and (also := _sort_by_speed([row for row in (*paying, *controls) if row is not best])):
+    if best and (also := _sort_by_speed([row for row in (*paying, *_list_good_controls(cell)) if row is not best])):
         lines.append(say.ALSO_FASTER.format(schemes=_list(also, _show_estimate), loss=loss))
     if others:
         names = ", ".join(plain)
@@ -191,6 +197,15 @@ def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, bli
     )
     caveat = say.NOT_BETTER_THAN_CAST.format(scheme=row.scheme, casts=", ".join(casts))
     return [sentence, caveat] if casts and not beaten_by else [sentence]
+
+
+def _list_good_controls(cell: Cell) -> list[SchemeRow]:
+    return [row for row in cell.rows if row.kind.is_control and row.compared and is_good(row) and not row.idle]
+
+
+def _describe_loss(rows: list[SchemeRow], weak: Weakened) -> str:
+    is_blind = any(weak.has(row.scheme, LEARNT_NOTHING) for row in rows)
+    return say.LOSS_WITHOUT_MEANING if is_blind else say.LOSS_NO_WORSE
 
 
 def _sort_by_speed(rows: list[SchemeRow]) -> list[SchemeRow]:
