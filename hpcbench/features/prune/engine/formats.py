@@ -51,7 +51,7 @@ def pack_places(mask: Bits, free: Bits) -> Bytes:
     groups, sparse = _cut_groups(mask, free)
     if (groups[sparse].sum(axis=1) != 2).any():
         raise MaskError("a group of four values does not have exactly two nonzero values")
-    codes = np.zeros(len(groups), np.uint8)
+    codes: Bytes = np.zeros(len(groups), np.uint8)
     places = np.nonzero(groups[sparse])[1].reshape(-1, 2)
     codes[sparse] = places[:, 0] | places[:, 1] << 2
     codes = np.concatenate((codes, np.zeros(len(codes) % 2, np.uint8)))
