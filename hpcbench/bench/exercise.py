@@ -121,7 +121,8 @@ class Exercise:
 
     def _compute_part(self, rank: int, start: int, stop: int) -> Array:
         places = np.arange(start, stop) - rank * _STRIDE
-        return self.values[places % self.n].astype(np.float64)
+        part: Array = self.values[places % self.n].astype(np.float64)
+        return part
 
 
 def rotate_values(values: Array, rank: int) -> Array:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
@@ -83,7 +84,7 @@ class Reports:
         self._world.recv(value, 0, tag=_ANSWER, channel=self._exact).wait()
         return int(value[0])
 
-    def _send(self, values: np.ndarray[tuple[int], np.dtype[np.float64]], peer: int, tag: int) -> None:
+    def _send(self, values: npt.NDArray[np.float64], peer: int, tag: int) -> None:
         left = [sending for sending in self._sendings if not sending.done]
         for sending in self._sendings:
             if sending not in left:

@@ -143,7 +143,7 @@ def _encoder(path: str, vocab: int, where: str) -> Callable[[Iterable[bytes]], T
         raise UserError(f"{path}: has {size} tokens, but model.vocab is {vocab}: set model.vocab to {size} or more")
 
     def encode(documents: Iterable[bytes]) -> Tokens:
-        tokens = [np.zeros(0, dtype=np.int32)]
+        tokens: list[Tokens] = [np.zeros(0, dtype=np.int32)]
         for content in documents:
             try:
                 document = content.decode("utf-8")
