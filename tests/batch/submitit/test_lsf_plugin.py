@@ -15,6 +15,10 @@ from programs import Programs
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
 
+PLACE = Path(__file__).parents[2]
+TESTS = os.pathsep.join([str(Path(__file__).parent), *(each for each in sys.path if Path(each).is_relative_to(PLACE))])
+"""Directories from which a job imports this module. Others may hide modules of Python, like benchmarks/codecs.py."""
+
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +76,7 @@ def wait_for(path: Path) -> None:
 def test_a_function(lsf: Programs, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLURM_CPU_BIND", "x")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", TESTS)
     executor = submitit.AutoExecutor(hostile, cluster="lsf")
     executor.update_parameters(timeout_min=3, name="one", lsf_queue="q", lsf_stderr_to_stdout=True)
     job = executor.submit(describe, 7)
@@ -92,14 +96,14 @@ def test_a_function(lsf: Programs, hostile: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_an_exception(lsf: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", TESTS)
     job = submitit.AutoExecutor(tmp_path, cluster="lsf").submit(fail)
     with pytest.raises(submitit.core.utils.FailedJobError, match="on purpose"):
         job.result()
 
 
 def test_batches_and_arrays(lsf: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", TESTS)
     executor = submitit.AutoExecutor(tmp_path / "%A", cluster="lsf")
     executor.update_parameters(lsf_array_parallelism=2, name="arr")
     with executor.batch():
@@ -113,7 +117,7 @@ def test_batches_and_arrays(lsf: Programs, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_checkpoint_goes_on_after_a_requeue(lsf: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", TESTS)
     executor = submitit.AutoExecutor(tmp_path, cluster="lsf")
     job = executor.submit(Counter(), str(tmp_path / "ready"))
     wait_for(tmp_path / "ready")
@@ -252,7 +256,7 @@ def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: list[str
 
 def test_a_site_that_takes_files(lsf: Programs, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", TESTS)
     executor = submitit.AutoExecutor(hostile, cluster="lsf")
     executor.update_parameters(lsf_hand_in="file")
     assert executor.submit(describe, 7).result()["where"] == str(tmp_path)
