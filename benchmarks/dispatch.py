@@ -14,7 +14,6 @@ missing.
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -133,7 +132,7 @@ def measure(asked: dict[str, Any], rate: str) -> Rows:
         file = Path(directory) / "asked.json"
         file.write_text(json.dumps(asked))
         command = [sys.executable, "-m", "mpi4py", __file__, "--worker", str(file)]
-        environment = {"GLOO_SOCKET_IFNAME": "eth0", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {"GLOO_SOCKET_IFNAME": "eth0"}
         done = hosts.run(command, ranks=HOSTS * EACH, ranks_per_host=EACH, timeout=LONGEST, environment=environment)
     if done.returncode:
         raise UserError(f"the ranks ended with {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
