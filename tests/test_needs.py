@@ -254,8 +254,8 @@ def test_without_a_package_its_tests_are_skipped_with_the_remedy(
     programs = [name for name, tool in tools.TEST.items() if tool.package == package]
     if package in ("slurm-wlm", "slurmdbd", "mariadb-server", "munge") and os.geteuid():
         need("without root, a Slurm cluster is denied whatever is installed: run as root")
-    words = [rf"(?<!\w){re.escape(program)}(?!\w)" for program in programs]
-    chosen = [name for name, reason in bare.items() if any(re.search(word, reason) for word in words)]
+    patterns = [rf"(?<!\w){re.escape(program)}(?!\w)" for program in programs]
+    chosen = [name for name, reason in bare.items() if any(re.search(pattern, reason) for pattern in patterns)]
     assert chosen
     for reason in run_without(programs, tmp_path, chosen).values():
         assert any(program in reason for program in programs) and "apt-get install" in reason and package in reason
