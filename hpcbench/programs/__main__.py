@@ -21,7 +21,7 @@ from hpcbench import __version__
 from hpcbench.collect.program_log import feed_all
 from hpcbench.contract.event.applied import AppliedScheme
 from hpcbench.contract.event.base import Event
-from hpcbench.contract.events import End, Start
+from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.program import ProgramRun, load
 from hpcbench.contract.stamp import format_stamp
 from hpcbench.contract.state import STOPPED_EXIT
@@ -30,7 +30,7 @@ from hpcbench.errors import UserError
 from hpcbench.programs.exact import is_idle, state_idle
 from hpcbench.programs.network import measure_network
 from hpcbench.programs.rank import APPLIED, NETWORK
-from hpcbench.programs.sent import describe_settings, events, reported
+from hpcbench.programs.sent import events, reported
 from hpcbench.programs.table import summed
 
 _LOOK_S = 0.5
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         return 2
     begin, begin_time = time.monotonic(), time.time()
     _log(_start(run))
-    _log(describe_settings(run.content()))
+    _log(Configuration.of_program(run.content()))
     (path.parent / APPLIED).unlink(missing_ok=True)
     status, stopped = _launch(run, path, launcher, arguments[0], begin)
     if applied := _read_applied(path.parent / APPLIED):

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpcbench import __version__
-from hpcbench.contract.events import End, Event, Start
+from hpcbench.contract.events import Configuration, End, Event, Start
 from hpcbench.contract.interpose import Interposition
 from hpcbench.contract.times import format_now
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.programs.launch import Ended
-from hpcbench.programs.sent import describe_settings, events
+from hpcbench.programs.sent import events
 
 
 class Log:
@@ -35,7 +35,7 @@ class Log:
     def __init__(self, path: Path, command: Sequence[str], settings: Interposition) -> None:
         self._path, self._scheme, self._begin = path, settings.scheme, time.monotonic()
         asked = settings.model_dump(mode="json", exclude={"out"})
-        self._write([_start(settings), describe_settings({"command": list(command), **asked})], "w")
+        self._write([_start(settings), Configuration.of_program({"command": list(command), **asked})], "w")
 
     def close(self, ended: Ended, idle: str | None) -> None:
         """Write events for the traffic and the end of the program.

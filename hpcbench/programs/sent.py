@@ -4,36 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.events import (
-    CallGroup,
-    ChannelTraffic,
-    Configuration,
-    Event,
-    ProgramCalls,
-    TrafficTotals,
-    UnknownGroup,
-)
+from hpcbench.contract.events import CallGroup, ChannelTraffic, Event, ProgramCalls, TrafficTotals, UnknownGroup
 from hpcbench.contract.scheme import Scheme
 from hpcbench.files import read_json
 from hpcbench.programs.dimensions import remedy
 from hpcbench.programs.table import summed
-
-
-def describe_settings(run: dict[str, Any]) -> Configuration:
-    """Return the event with the settings of a run. The program's model and corpus are unknown."""
-    return Configuration(
-        run=run,
-        parameters=None,
-        model_flops_per_sample=None,
-        hardware_flops_per_sample=None,
-        neox_flops_per_sample=None,
-        flops_formulas=None,
-        corpus=None,
-        corpus_tokens=None,
-        valid_loss_uniform=None,
-        valid_loss_unigram=None,
-        unigram_tokens=None,
-    )
 
 
 def reported(directory: Path) -> list[dict[str, Any]]:

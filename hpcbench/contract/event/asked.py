@@ -1,6 +1,6 @@
 """Events about run settings and the quantities derived from them."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
 from hpcbench.contract.event.base import Event
@@ -36,6 +36,14 @@ class Configuration(Event):
     """Validation loss of a model that uses only the frequency of each token."""
     unigram_tokens: int | None
     """Number of tokens in which the token frequencies were counted."""
+
+    @classmethod
+    def of_program(cls, run: dict[str, Any]) -> "Configuration":
+        """Make the event of another training program from its run file. The program's model and text are unknown."""
+        unknown: dict[str, Any] = dict.fromkeys(
+            each.name for each in fields(cls) if each.init and each.default is MISSING
+        )
+        return cls(**{**unknown, "run": run})
 
 
 @dataclass(frozen=True, kw_only=True)
