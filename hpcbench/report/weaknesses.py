@@ -30,13 +30,6 @@ RARE, FOUND = 0.1, 0.95
 """Fraction of failing runs, and required probability that at least one failing run is among the pairs."""
 MANY_PAIRS = math.ceil(math.log(1 - FOUND) / math.log(1 - RARE))
 """Number of pairs (29) that, without a single failure, rule out the failure rate `RARE`."""
-
-
-def bound_failures(pairs: int) -> float:
-    """Return the largest failure rate that `pairs` pairs without a failure cannot rule out."""
-    return 1 - math.pow(1 - FOUND, 1 / pairs)
-
-
 FEW_ORDERED = 5
 """Minimum number of pairs for a test of their order."""
 ORDERS = 199
@@ -45,6 +38,11 @@ FEW_STEPS = 100
 """Minimum number of counted steps. Shorter runs cover minutes at most, and training has hardly begun."""
 _TENTHS = 10
 """Number of parts into which a run is divided. The last two parts are compared to detect a falling loss."""
+
+
+def bound_failures(pairs: int) -> float:
+    """Return the largest failure rate that `pairs` pairs without a failure cannot rule out."""
+    return 1 - math.pow(1 - FOUND, 1 / pairs)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ CASES = {
 
 def overflowing(cls: type[LossScale], train: Train) -> LossScale:
     """Return a loss scale with which the trainer skips the first steps, and which is doubled soon afterwards."""
-    return cls(2.0**18, window=2) if train.precision == "fp16" else cls(1.0, window=0)
+    return cls(2.0**17, window=2) if train.precision == "fp16" else cls(1.0, window=0)
 
 
 def make_trainer(run: Run, comm: MPI.Comm) -> Trainer:
