@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from hpcbench.collect.submission import UNKNOWN_SITE, RunResult
 from hpcbench.contract.state import BAD, OPEN
+from hpcbench.contract.str_enum import StrEnum
 from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import between, bounds
 from hpcbench.report import sentences as say
@@ -25,19 +27,45 @@ _MARGIN = 100 * AS_FAST
 _WHERE = {"local": "On this machine", UNKNOWN_SITE: "By these logs"}
 
 
+class Verdict(StrEnum):
+    """Whether compression pays in a cell. The value is the first word of the answer."""
+
+    YES = "Yes"
+    NO = "No"
+    INCONCLUSIVE = "Inconclusive"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether compression pays in a cell, in sentences."""
+
+    verdict: Verdict | None = None
+    """The verdict, or None if the cell has no scheme besides its baseline."""
+    lead: list[str] = field(default_factory=list)
+    """Sentences that explain the verdict."""
+    others: list[str] = field(default_factory=list)
+    """Further findings."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """The lead, which begins with the verdict."""
+        return [f"{self.verdict}. {self.lead[0]}", *self.lead[1:]] if self.verdict else self.lead
+
+
 def answer(cell: Cell, site: str) -> list[str]:
     """Return sentences that answer whether compression pays in a cell, followed by the footnotes."""
     weak = find_weaknesses(cell)
-    lead, others = split_findings(cell, site, weak)
-    return [*lead, *others, *weak.sentences, *list_methods(cell)]
+    cell_answer = find_answer(cell, site, weak)
+    return [*cell_answer.sentences, *cell_answer.others, *weak.sentences, *list_methods(cell)]
 
 
-def split_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
-    """Return the answer, whose first sentence is the verdict, and the other findings."""
-    lead, others = list_findings(cell, site, weak)
-    if not lead or lead[0].startswith("Inconclusive."):
+def find_answer(cell: Cell, site: str, weak: Weakened) -> Answer:
+    """Return the answer, with the recommendation after its first sentence."""
+    plain = compare_schemes(cell, site, weak)
+    lead, others = plain.lead, plain.others
+    if plain.verdict in (None, Verdict.INCONCLUSIVE):
         lead, others = [*lead, *others[:1]], others[1:]
-    return [*lead[:1], *recommend(cell), *lead[1:]], others
+    return Answer(plain.verdict, [*lead[:1], *recommend(cell), *lead[1:]], others)
 
 
 def list_methods(cell: Cell) -> list[str]:
@@ -46,50 +74,48 @@ def list_methods(cell: Cell) -> list[str]:
     return describe_method(cell, base) if base is not None and base.completed else []
 
 
-def list_findings(cell: Cell, site: str, weak: Weakened) -> tuple[list[str], list[str]]:
-    """Return sentences that answer whether compression pays in a cell, and further findings, without footnotes."""
+def compare_schemes(cell: Cell, site: str, weak: Weakened) -> Answer:
+    """Return the answer for a cell without a recommendation and without footnotes."""
     base = cell.row(cell.baseline)
     if base is None:
-        return [say.NO_BASELINE_RUN], []
+        return Answer(Verdict.INCONCLUSIVE, [say.NO_BASELINE_RUN])
     if not base.completed:
-        return [say.NO_BASELINE_COMPLETED.format(scheme=base.scheme)], []
+        return Answer(Verdict.INCONCLUSIVE, [say.NO_BASELINE_COMPLETED.format(scheme=base.scheme)])
     pareto = compute_front(cell)
     compared = [row for row in cell.rows if row is not base and row.compared]
     schemes = [row for row in compared if not row.kind.is_control and not row.idle]
     controls = [row for row in compared if row.kind.is_control]
     where = f"{_WHERE.get(site, f'On {site}')} ({describe_size(cell)})"
-    lead, lines = [], list[str]()
-    if not compared and len(cell.rows) > 1:
-        lead.append(say.NO_PAIR_COMPLETED.format(scheme=base.scheme))
+    of_schemes = Answer()
     if schemes:
-        lead, lines = _describe_schemes(cell, schemes, where, weak, pareto)
+        of_schemes = _describe_schemes(cell, schemes, where, weak, pareto)
+    elif not compared and len(cell.rows) > 1:
+        of_schemes = Answer(Verdict.INCONCLUSIVE, [say.NO_PAIR_COMPLETED.format(scheme=base.scheme)])
     elif compared and any(row is not base and not row.kind.is_control for row in cell.rows):
-        lead = [say.NO_CODEC_COMPARED.format(where=where)]
+        of_schemes = Answer(Verdict.INCONCLUSIVE, [say.NO_CODEC_COMPARED.format(where=where)])
+    lines = [*of_schemes.others]
     if idle := [row for row in compared if row.idle]:
         lines.append(say.NEVER_ENCODED.format(schemes=_list(idle)))
     lines += [_describe_control(row, row.speed) for row in controls if row.speed]
     if diverged := [row for row in cell.rows if row.diverged]:
         lines.append(say.DIVERGED.format(schemes=_list(diverged)))
-    return lead, [*lines, *conclude(cell, pareto)]
+    return Answer(of_schemes.verdict, of_schemes.lead, [*lines, *conclude(cell, pareto)])
 
 
-def summarize_cells(cells: Sequence[Cell], answers: Sequence[str]) -> tuple[str, ...]:
-    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most.
-
-    `answers` are the first sentences of the cells' answers.
-    """
+def summarize_cells(cells: Sequence[Cell], verdicts: Sequence[Verdict | None]) -> tuple[str, ...]:
+    """Summarize a sweep: in how many cells compression pays, and in which cell it pays most."""
     recommended = [(find_recommended(cell), cell) for cell in cells]
     paying = [(row.speed, row.scheme, cell) for row, cell in recommended if row and row.speed]
+    if not paying and set(verdicts) - {None} == {Verdict.NO}:
+        return (f"{Verdict.NO}. {say.NO_CELL_PAYS.format(cells=len(cells))}",)
     if not paying:
-        sentence = say.NO_CELL_PAYS if all(line.startswith("No.") for line in answers) else say.NO_CELL_DECIDED
-        return (sentence.format(cells=len(cells)),)
+        return (f"{Verdict.INCONCLUSIVE}. {say.NO_CELL_DECIDED.format(cells=len(cells))}",)
     speed, scheme, cell = max(paying, key=lambda item: item[0].estimate)
     place = make_printable(describe_cell(cell.values))
-    return (
-        say.CELLS_THAT_PAY.format(
-            count=len(paying), cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)
-        ),
+    sentence = say.CELLS_THAT_PAY.format(
+        count=len(paying), cells=len(cells), scheme=scheme, cell=place, speed=_show_ratio(speed)
     )
+    return (f"{Verdict.YES}. {sentence}",)
 
 
 def list_trouble(cell: Cell) -> list[str]:
@@ -109,9 +135,7 @@ def list_trouble(cell: Cell) -> list[str]:
     return lines
 
 
-def _describe_schemes(
-    cell: Cell, schemes: list[SchemeRow], where: str, weak: Weakened, pareto: Front
-) -> tuple[list[str], list[str]]:
+def _describe_schemes(cell: Cell, schemes: list[SchemeRow], where: str, weak: Weakened, pareto: Front) -> Answer:
     def select(*groups: str) -> list[SchemeRow]:
         return [row for row in schemes if row.outcome and row.outcome.group in groups]
 
@@ -120,17 +144,18 @@ def _describe_schemes(
     worse = [row for row in select("worse") if row.speed_shown == "faster"]
     slower = [row for row in schemes if row in select("not faster") or row.outcome == WORSE_SLOWER]
     if good:
-        lead = _describe_paying(cell, good, where, weak, pareto)
+        verdict, lead = _describe_paying(cell, good, where, weak, pareto)
     else:
+        seems_slower = _are_probably_slower(schemes)
         headlines = (
-            (all(row.speed and row.speed.slower for row in schemes), say.ALL_SLOWER),
-            (bool(unsteady), say.INCONCLUSIVE_LOSSES),
-            (bool(undecided or blind), say.SEEMS_SLOWER if _are_probably_slower(schemes) else say.INCONCLUSIVE),
-            (bool(worse), say.ONLY_WORSE_LOSSES),
-            (bool(as_fast), say.NONE_FASTER_BY),
-            (True, say.NONE_FASTER),
+            (all(row.speed and row.speed.slower for row in schemes), Verdict.NO, say.ALL_SLOWER),
+            (bool(unsteady), Verdict.INCONCLUSIVE, say.INCONCLUSIVE_LOSSES),
+            (bool(undecided or blind), Verdict.INCONCLUSIVE, say.SEEMS_SLOWER if seems_slower else say.INCONCLUSIVE),
+            (bool(worse), Verdict.NO, say.ONLY_WORSE_LOSSES),
+            (bool(as_fast), Verdict.NO, say.NONE_FASTER_BY),
+            (True, Verdict.NO, say.NONE_FASTER),
         )
-        headline = next(sentence for applies, sentence in headlines if applies)
+        verdict, headline = next((verdict, sentence) for applies, verdict, sentence in headlines if applies)
         controls = _list_good_controls(cell)
         kind = say.WITH_CODEC if controls else ""
         lead = [headline.format(where=where, margin=_MARGIN, schemes=_list(schemes, _show_gain), kind=kind)]
@@ -152,10 +177,12 @@ def _describe_schemes(
     if rare := [row.loss.pairs for row in good if row.loss and weak.has(row.scheme, RARE_FAILURES)]:
         rate = 100 * bound_failures(min(rare))
         lead.append(say.FAILURES_POSSIBLE.format(pairs=min(rare), rate=rate, confidence=100 * FOUND))
-    return lead, lines
+    return Answer(verdict, lead, lines)
 
 
-def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weakened, pareto: Front) -> list[str]:
+def _describe_paying(
+    cell: Cell, good: list[SchemeRow], where: str, weak: Weakened, pareto: Front
+) -> tuple[Verdict, list[str]]:
     """Name the best of the schemes that are faster without a worse loss, then the others.
 
     If a scheme is not significantly faster than a control without a codec, the algorithm alone may explain the
@@ -172,7 +199,7 @@ def _describe_paying(cell: Cell, good: list[SchemeRow], where: str, weak: Weaken
     if others:
         names = ", ".join(plain)
         lines.append(say.FASTER_BY_ALGORITHM.format(schemes=_list(others, _show_gain), loss=loss, controls=names))
-    return lines
+    return Verdict.YES if best else Verdict.INCONCLUSIVE, lines
 
 
 def _describe_best(cell: Cell, row: SchemeRow, where: str, pareto: Front, *, blind: bool) -> list[str]:

@@ -12,7 +12,7 @@ from hpcbench.errors import UserError
 from hpcbench.present.document import Block, Chapter, Document, Figure, Sentences, Table, Tone, make_chapter
 from hpcbench.report import identical
 from hpcbench.report import sentences as say
-from hpcbench.report.answer import list_methods, list_trouble, split_findings, summarize_cells
+from hpcbench.report.answer import find_answer, list_methods, list_trouble, summarize_cells
 from hpcbench.report.compare import Cell
 from hpcbench.report.notes import list_notes
 from hpcbench.report.plots import OF_CELL as FIGURES_OF_CELL
@@ -103,7 +103,7 @@ def _build_chapters(
     weak, is_sweep = find_common_weaknesses(cells), len(cells) > 1
     warnings = [_list_warnings([cell]) for cell in cells]
     methods = [[*list_methods(cell), *letters.sentences] for cell, letters in zip(cells, weak, strict=True)]
-    answers = [split_findings(cell, submission.plan.site, letters) for cell, letters in zip(cells, weak, strict=True)]
+    answers = [find_answer(cell, submission.plan.site, letters) for cell, letters in zip(cells, weak, strict=True)]
     # In a sweep, the overview already shows the properties that all cells share.
     shared, shared_warnings = _find_repeated(methods), _find_repeated(warnings)
     if is_sweep:
@@ -111,22 +111,23 @@ def _build_chapters(
             f"{_describe_place(submission)}: overview of {len(cells)} cells",
             "",
             [
-                Sentences(summarize_cells(cells, [lead[0] for lead, _ in answers if lead])),
+                Sentences(summarize_cells(cells, [each.verdict for each in answers])),
                 tabulate_overview(cells, weak),
                 *_build_notes([], shared_warnings, [], tables),
                 *_build_method(shared, tables),
                 *over_cells,
             ],
         )
-    for cell, letters, method, cell_warnings, findings in zip(cells, weak, methods, warnings, answers, strict=True):
+    for cell, letters, method, cell_warnings, cell_answer in zip(cells, weak, methods, warnings, answers, strict=True):
         bad = [*list_trouble(cell), *list_broken([cell], submission.plan.thresholds)]
-        lead, others = findings
         yield _make_chapter(
             *write_title(cell),
             [
-                Sentences((*lead, *count_states([cell], submission.plan.thresholds))),
+                Sentences((*cell_answer.sentences, *count_states([cell], submission.plan.thresholds))),
                 tabulate_comparison(cell, letters, explain=not is_sweep),
-                *_build_notes(bad, [line for line in cell_warnings if line not in shared_warnings], others, tables),
+                *_build_notes(
+                    bad, [line for line in cell_warnings if line not in shared_warnings], cell_answer.others, tables
+                ),
                 *_build_method([line for line in method if line not in shared], tables),
                 *_build_details(submission, cell, tables, figures),
                 *([] if is_sweep else over_cells),

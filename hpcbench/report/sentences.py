@@ -1,14 +1,12 @@
 """Sentence templates of a report. Lists of schemes are joined with commas."""
 
-# The answer: does compression pay? Each answer begins with Yes, No or Inconclusive.
-NO_BASELINE_RUN = "Inconclusive. Nothing can be compared: the baseline has no run."
-NO_BASELINE_COMPLETED = "Inconclusive. Nothing can be compared: no run of {scheme} completed."
-NO_PAIR_COMPLETED = (
-    "Inconclusive. Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
-)
-NO_CODEC_COMPARED = "Inconclusive. {where} no scheme with a codec can be compared with the baseline."
+# The answer: does compression pay? A verdict (Yes, No or Inconclusive) precedes each of these sentences.
+NO_BASELINE_RUN = "Nothing can be compared: the baseline has no run."
+NO_BASELINE_COMPLETED = "Nothing can be compared: no run of {scheme} completed."
+NO_PAIR_COMPLETED = "Nothing can be compared: no scheme has a completed run that can be paired with a run of {scheme}."
+NO_CODEC_COMPARED = "{where} no scheme with a codec can be compared with the baseline."
 PAYS = (
-    "Yes. {where} compression pays. {best}: {scheme}, {speed:.2f} times the baseline's speed ({confidence:.0f} % "
+    "{where} compression pays. {best}: {scheme}, {speed:.2f} times the baseline's speed ({confidence:.0f} % "
     "interval {interval}); the loss changes by {difference}, {loss}."
 )
 BEST = "Best"
@@ -25,30 +23,26 @@ FAILURES_POSSIBLE = (
     "With {pairs} pairs, it cannot be ruled out that up to {rate:.0f} % of the runs train to a worse loss "
     "({confidence:.0f} % confidence)."
 )
-CELLS_THAT_PAY = (
-    "Yes. Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
-)
-NO_CELL_PAYS = "No. Compression does not pay in any of {cells} cells."
-NO_CELL_DECIDED = "Inconclusive. The gain of compression is not significant in any of {cells} cells."
+CELLS_THAT_PAY = "Compression pays in {count} of {cells} cells. The gain is largest with {scheme} in {cell}: {speed}."
+NO_CELL_PAYS = "Compression does not pay in any of {cells} cells."
+NO_CELL_DECIDED = "The gain of compression is not significant in any of {cells} cells."
 RECOMMENDED = "With {scheme}, {steps} steps{nodes} take {time} ({interval}) instead of {base}{hours}."
 NODE_HOURS = ": {hours} instead of {base} node-hours"
 FASTER_BY_ALGORITHM = (
     "Faster than the baseline: {schemes}, {loss}, but not significantly faster than {controls}, which has no codec."
 )
-INCONCLUSIVE = "Inconclusive. {where} it is unclear whether compression pays."
+INCONCLUSIVE = "{where} it is unclear whether compression pays."
 INCONCLUSIVE_LOSSES = (
-    "Inconclusive. {where} it is unclear whether compression pays: the losses of the faster schemes are no worse on "
-    "average only."
+    "{where} it is unclear whether compression pays: the losses of the faster schemes are no worse on average only."
 )
 SEEMS_SLOWER = (
-    "Inconclusive. {where} compression seems to lose time: {schemes}. The loss of time is not yet significant for "
-    "every scheme."
+    "{where} compression seems to lose time: {schemes}. The loss of time is not yet significant for every scheme."
 )
-ALL_SLOWER = "No. {where} compression does not pay: all schemes{kind} are slower than the baseline."
-NONE_FASTER = "No. {where} compression does not pay: no scheme{kind} is faster than the baseline."
-NONE_FASTER_BY = "No. {where} compression does not pay: no scheme{kind} is {margin:.0f} % faster than the baseline."
+ALL_SLOWER = "{where} compression does not pay: all schemes{kind} are slower than the baseline."
+NONE_FASTER = "{where} compression does not pay: no scheme{kind} is faster than the baseline."
+NONE_FASTER_BY = "{where} compression does not pay: no scheme{kind} is {margin:.0f} % faster than the baseline."
 WITH_CODEC = " with a codec"
-ONLY_WORSE_LOSSES = "No. {where} compression does not pay: the faster schemes train to a worse loss."
+ONLY_WORSE_LOSSES = "{where} compression does not pay: the faster schemes train to a worse loss."
 LOSS_NO_WORSE = "at a loss no worse than the baseline's"
 LOSS_WITHOUT_MEANING = "whose loss is not informative (see below)"
 
