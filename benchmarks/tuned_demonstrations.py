@@ -115,7 +115,7 @@ def measure_table(
 
 
 def compare(tuned: Mapping[str, Any], rounds: Sequence[Mapping[str, RunOutcome]]) -> dict[str, Any]:
-    """Compare the choice with the table."""
+    """Compare the choice with the table. If the search found that nothing can pay, the choice is the baseline."""
     schemes = list(dict.fromkeys(name for each in rounds for name in each if name != "baseline"))
     standings = Standings(schemes, rounds, RaceRules("baseline", BUDGET))
     gains = {"baseline": 0.0}
@@ -124,10 +124,11 @@ def compare(tuned: Mapping[str, Any], rounds: Sequence[Mapping[str, RunOutcome]]
         if each.gain is not None and each.loss is not None and not each.failed:
             gains[name], losses[name] = each.gain.estimate, each.loss.estimate
     best = max((name for name in gains if losses[name] <= BUDGET), key=lambda name: gains[name])
-    chosen = tuned["choice"]["scheme"]
+    choice = tuned["choice"] or {"scheme": "baseline", "confirmed": False}
+    chosen = choice["scheme"]
     return {
         "choice": chosen,
-        "confirmed": tuned["choice"]["confirmed"],
+        "confirmed": choice["confirmed"],
         "runs": tuned["runs"],
         "table_runs": sum(map(len, rounds)),
         "best": best,

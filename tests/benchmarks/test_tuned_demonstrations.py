@@ -19,13 +19,14 @@ TIMES = {"baseline": 1.0, "dp-bf16": 0.8, "dp-int8": 0.7, "dp-int4": 0.6, "naive
 LOSSES = {"baseline": 2.0, "dp-bf16": 2.0, "dp-int8": 2.01, "dp-int4": 2.2, "naive-bf16": 2.005}
 
 
-def _tuned(choice: str) -> dict[str, Any]:
+def _tuned(choice: str | None) -> dict[str, Any]:
     candidates = [
         {"scheme": name, "seconds": TIMES[name] - 1, "codecs": {"algorithm": "encoded", "DP": name.split("-")[1]}}
         for name in TIMES
         if name != "baseline"
     ]
-    return {"choice": {"scheme": choice, "confirmed": True}, "runs": 12, "candidates": candidates}
+    outcome = None if choice is None else {"scheme": choice, "confirmed": True}
+    return {"choice": outcome, "runs": 12, "candidates": candidates}
 
 
 def _rounds() -> list[dict[str, RunOutcome]]:
@@ -45,6 +46,12 @@ def test_the_best_scheme_within_the_budget_has_no_excess() -> None:
 def test_a_slower_choice_has_an_excess() -> None:
     result = compare(_tuned("naive-bf16"), _rounds())
     assert result["excess"] == pytest.approx(0.9 / 0.7 - 1) and not result["on_front"]
+
+
+def test_a_search_that_ends_without_runs_chooses_the_baseline() -> None:
+    result = compare(_tuned(None), _rounds())
+    assert result["choice"] == "baseline" and not result["confirmed"]
+    assert result["excess"] == pytest.approx(1 / 0.7 - 1)
 
 
 def test_the_table_has_the_fastest_candidates_the_controls_and_the_choice() -> None:
