@@ -12,7 +12,7 @@ from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.findings import INCONCLUSIVE, Loss, Speed
-from hpcbench.report.kinds import SchemeKind, has_half_messages
+from hpcbench.report.kinds import SchemeKind, has_half_messages, resolve_kind
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,11 @@ def _compare_with_casts(leader: SchemeRow, cell: Cell, pareto: Front) -> list[st
     """Compare the best scheme that uses a codec with the schemes that only cast messages."""
     casts = [row.scheme for row in _list_compared(cell, pareto) if row.kind is SchemeKind.CAST]
     base = cell.row(cell.baseline)
-    if not casts:
-        return [say.HALF_MESSAGES if base is not None and has_half_messages(base.runs[0].run) else say.NO_CAST]
+    if not casts and base is not None:
+        example = base.runs[0].run
+        if resolve_kind(example, is_baseline=False) is SchemeKind.CAST:
+            return [say.CAST_BASELINE]
+        return [say.HALF_MESSAGES if has_half_messages(example) else say.NO_CAST]
     duels = [pareto.duel(leader.scheme, cast) for cast in casts]
     return [relate(duel) for duel in duels if duel is not None]
 

@@ -76,6 +76,7 @@ CONTROL_DIFFERS = (
 CONTROL_SAME = "{scheme}, {kind}, runs at {speed}: the algorithm alone gains nothing."
 CONTROL_AS_FAST = "{scheme}, {kind}, runs at {speed}: the algorithm alone gains nothing, within {margin:.0f} %."
 HALF_MESSAGES = "Without a codec, messages have 16 bits: codecs are compared with the baseline instead of a cast."
+CAST_BASELINE = "The baseline casts messages to 16 bits: codecs are compared with a cast."
 NO_CAST = (
     "No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain of a codec over a cast is unknown."
 )

@@ -220,6 +220,17 @@ def test_where_messages_have_16_bits_the_baseline_is_the_cast(precision: str, gr
     assert any(sentence.startswith("No cast to 16 bits") for sentence in answer_lines) != half
 
 
+def test_a_baseline_that_casts_is_the_cast() -> None:
+    cell = planted({name: FOUR[name] for name in ("baseline", "mzhybrid")})
+    raw = next(run.run.settings.raw for run in planted(FOUR).runs if run.run.scheme == "naive-bf16")
+    for run in cell.runs:
+        if run.run.scheme == "baseline":
+            run.run.settings = LoggedSettings.read({**run.run.settings.raw, "scheme": raw["scheme"]})
+    answer_lines = answer(cell, "local")
+    assert "The baseline casts messages to 16 bits: codecs are compared with a cast." in answer_lines
+    assert not any(sentence.startswith("No cast to 16 bits") for sentence in answer_lines)
+
+
 def test_controls_that_nothing_beats_are_the_simplest() -> None:
     """A codec is named only if it is significantly better.
 
