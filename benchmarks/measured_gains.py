@@ -26,6 +26,9 @@ CAST = "naive-bf16"
 SCHEMES = ("naive-int8", "zhybrid-16-8")
 PAYS = 0.03
 """Smallest gain for which compression is worth trying, as in where_it_pays.py."""
+CLEAR = 0.10
+"""Predicted gain that is larger than most errors."""
+MAP = ROOT / "results/reference/where-it-pays.json"
 STORED = tuple(ROOT / f"results/reference/predict-measured-{name}.json" for name in ("epyc", "driving", "by-work"))
 
 
@@ -111,6 +114,9 @@ def main() -> None:
     cells = [cell for path in options.stored for cell in read_cells(path)]
     show(cells)
     summarize(cells)
+    gains = [each["gain"] for each in json.loads(MAP.read_text(encoding="utf-8"))["cells"]]
+    clear = sum(gain >= CLEAR for gain in gains)
+    print(f"The map has {clear} of {len(gains)} cells with a predicted gain of {100 * CLEAR:.0f} % or more.")
     if options.json:
         document = {"provenance": provenance(Path(__file__)), "cells": [asdict(each) for each in cells]}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

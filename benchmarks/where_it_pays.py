@@ -181,7 +181,6 @@ def main() -> None:
         show(cells, gpu, options.gbit)
     paying = sum(each.gain >= PAYS for each in cells)
     print(f"The best scheme gains {100 * PAYS:.0f} % or more in {paying} of {len(cells)} cells.")
-    print(f"A gain of 10 % or more: in {sum(each.gain >= 0.1 for each in cells)} of {len(cells)} cells.")
     fast = [each for each in cells if each.gbit >= 400]
     print(f"With 400 Gbit/s per node or more: in {sum(each.gain >= PAYS for each in fast)} of {len(fast)} cells.")
     if options.json:
