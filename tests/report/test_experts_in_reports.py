@@ -139,7 +139,7 @@ def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, e
 
 def test_without_counts_the_lines_of_the_steps_say_what_was_needed(tmp_path: Path) -> None:
     run = with_experts(tmp_path / "log.txt", None, ep=4)
-    printed = run.run.log.steps.column("model_flops_per_rank", first=run.first)
+    printed = run.run.log.steps.column("model_flops_per_rank", first=run.basis.first)
     assert run.model_flops_per_rank == median(printed)
 
 

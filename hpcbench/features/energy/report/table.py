@@ -30,7 +30,7 @@ def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], 
 def _per_sample(run: Measures) -> float | None:
     """Return the joules per sample, or None if the batch size is unknown."""
     joules = run.extract(read_energy)
-    return joules.per_step / run.batch if joules and run.batch else None
+    return joules.per_step / run.basis.batch if joules and run.basis.batch else None
 
 
 JOULES_SAMPLE = Quantity(
