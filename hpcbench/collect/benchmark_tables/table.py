@@ -34,8 +34,8 @@ class TableRow:
 
 def sum_wrong(counts: Sequence[int | None]) -> int | None:
     """Return the total number of wrong elements, or None if a result was not checked."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if counts and len(known) == len(counts) else None
+    checked = [count for count in counts if count is not None]
+    return sum(checked) if counts and len(checked) == len(counts) else None
 
 
 @dataclass

@@ -84,9 +84,9 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
         series.setdefault((same, kind.same(size)), []).append(size)
     points: list[ScalingPoint] = []
     for (_, value), members in series.items():
-        for words, sizes in _group_by_mode(members) if modes else _group_by_layout(members, cells):
+        for properties, sizes in _group_by_mode(members) if modes else _group_by_layout(members, cells):
             if len({size.ranks for size in sizes}) > 1:
-                text = ", ".join([*words, kind.template.format(value)])
+                text = ", ".join([*properties, kind.template.format(value)])
                 points += _make_points(text, sorted(sizes, key=lambda size: size.ranks))
     return points
 
