@@ -42,7 +42,10 @@ def _torch() -> Finding:
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
         return "missing", f"{torch.__version__}, older than {oldest}", f"install PyTorch {oldest} or later"
-    cuda = torch.version.cuda
+    cuda, rocm = torch.version.cuda, getattr(torch.version, "hip", None)
+    if rocm:
+        fact = f"{torch.__version__}, ROCm {rocm}, sees {torch.cuda.device_count()} GPUs"
+        return "ok", f"{fact}, on which hpcbench's kernels do not run (docs/how-to/amd.md)", ""
     if not cuda:
         return "ok", f"{torch.__version__}, built without CUDA", ""
     nccl = "without NCCL"

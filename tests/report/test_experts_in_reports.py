@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from planted_results import Planted, log_lines, write
+from report_tables import tables
 
 from hpcbench.collect.submission import from_log
-from hpcbench.contract import events
-from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures, measure
@@ -71,20 +70,13 @@ def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     assert run.extract(read_expert_loads) is None and run.samples_per_s
 
 
-def test_the_event_is_read_back() -> None:
-    layers = tuple(events.ExpertLayer(**{**row, "tokens": tuple(row["tokens"])}) for row in LAYERS)
-    event = events.ExpertTokens(from_step=3, to_step=9, layers=layers)
-    assert events.parse_event(event.to_line(), 4) == event
-
-
 def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
     root = tmp_path / "001"
     runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]
     write(root, runs)
     for run in runs:
         (root / "runs" / run.id / "log.txt").write_text(lines(run, LAYERS))
-    blocks = [block for chapter in build(read([root]).sections, ["experts"]).chapters for block in chapter.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "experts")
+    (table,) = tables(build(read([root]).sections, ["experts"]), "experts")
     heads = [column.head for column in table.columns]
     assert heads[:4] == ["scheme", "most/mean", "dropped", "unused"]
     for row in table.rows:
@@ -139,7 +131,7 @@ def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, e
 
 def test_without_counts_the_lines_of_the_steps_say_what_was_needed(tmp_path: Path) -> None:
     run = with_experts(tmp_path / "log.txt", None, ep=4)
-    printed = run.run.log.steps.column("model_flops_per_rank", first=run.first)
+    printed = run.run.log.steps.column("model_flops_per_rank", first=run.basis.first)
     assert run.model_flops_per_rank == median(printed)
 
 
@@ -155,6 +147,5 @@ def test_a_stated_work_that_leaves_out_empty_places_is_named(tmp_path: Path) -> 
 
 def test_the_table_of_speeds_says_which_rows_are_counted(tmp_path: Path) -> None:
     with_experts(tmp_path / "log.txt", LAYERS, ep=4)
-    blocks = [b for c in build(read([tmp_path / "log.txt"]).sections, ["speed"]).chapters for b in c.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "speed")
+    (table,) = tables(build(read([tmp_path / "log.txt"]).sections, ["speed"]), "speed")
     assert "Model FLOP/s exclude tokens that experts dropped" in table.notes[-1]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from planted_ways import Run, planted
-from report_tables import entries
+from report_tables import entries, tables
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.events import Staleness, StalenessOf, parse_event
+from hpcbench.contract.events import Staleness, StalenessOf
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.compare import Cell
 from hpcbench.report.export import STALENESS
@@ -190,8 +190,7 @@ def test_a_report_has_the_table_unasked() -> None:
     assert table_rows["pipedream"]["waiting_change"].shown == "-25.0 % (-25.0 % to -25.0 %)"
     assert table_rows["1f1b"]["reached"].shown == "reference"
     assert table_rows["asp"]["staleness_mean"].value == 5.5 and table_rows["asp"]["staleness_most"].value == 11
-    tables = [block for chapter in document.chapters for block in chapter.blocks if hasattr(block, "notes")]
-    notes = next(block.notes for block in tables if block.name == "synchrony")
+    notes = tables(document, "synchrony")[0].notes
     assert notes[0].startswith(
         "Reference: 1f1b and all-reduce, in which all ranks wait for each other. For each seed, the loss to reach is"
         " the reference's last"
@@ -222,9 +221,3 @@ def test_the_export_has_a_row_for_each_place_and_staleness() -> None:
         (row["of"], row["place"], row["versions"], row["staleness"], row["gradients"], row["line"]) for row in selected
     ]
     assert shown_rows == [("stage", 0, None, 0, 1, 92), ("stage", 0, None, 1, 3, 92), ("stage", 1, None, 0, 4, 92)]
-
-
-def test_the_event_is_read_back() -> None:
-    event = Staleness(of="shard", places=(StalenessOf(place=0, counts={"0": 3, "2": 1}),))
-    assert parse_event(event.to_line(), 1) == event
-    assert StalenessOf.read({"place": 1, "counts": {"2": 4}}).by_age() == {2: 4}
