@@ -156,18 +156,20 @@ def test_forgets():
 def test_asks_again(need):
     test_asks(need)
 """
+PLANTED_FILE = "test_planted.py"
+"""Name of the file. pytest searches the current directory otherwise, which contains copies of PATH."""
 REASON = "training in a container: ch-run missing here: apt-get install --no-install-recommends charliecloud"
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_path: Path, options: list[str]) -> None:
-    (tmp_path / "test_planted.py").write_text(PLANTED)
+    (tmp_path / PLANTED_FILE).write_text(PLANTED)
     program = tmp_path / "bin" / "ch-run"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = os.pathsep.join((str(program.parent), lack(["ch-run"], tmp_path)))
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path, TMPDIR=str(tmp_path))
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path, TMPDIR=str(tmp_path))
     assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout
     assert "FAILED test_planted.py::test_forgets - FileNotFoundError" in done.stdout
     assert not list(tmp_path.glob("hpcbench-path-*")) and "not tested here" not in done.stdout
@@ -175,12 +177,12 @@ def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_pat
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_the_last_line_says_what_was_not_tested(tmp_path: Path, options: list[str]) -> None:
-    (tmp_path / "test_planted.py").write_text(PLANTED.replace("def test_forgets", "def forgets"))
+    (tmp_path / PLANTED_FILE).write_text(PLANTED.replace("def test_forgets", "def forgets"))
     path = lack(["ch-run"], tmp_path)
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path)
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path)
     assert done.returncode == 0 and "2 skipped" in done.stdout
     assert done.stdout.splitlines()[-1] == f"not tested here: 2 x {REASON}"
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path, CI="true")
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path, CI="true")
     assert done.returncode == 1 and "2 failed" in done.stdout and REASON in done.stdout
 
 
