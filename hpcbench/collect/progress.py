@@ -22,6 +22,10 @@ _RECENT = 20
 """Number of recent steps from which the remaining time is estimated. The first steps of a run are slow."""
 
 
+_Seen = tuple[Mark | None, JobSummary, RunLog | None, int]
+"""Inputs from which the state of a run was last resolved: status file, job, log, and number of lines."""
+
+
 @dataclass(frozen=True)
 class RunProgress:
     """The current state of one run. Numbers are None until the log contains them."""
@@ -121,7 +125,7 @@ class Follower:
         # The status file is read first: if it reports the end, the log already contains the end.
         mark = read_mark(self.root / run.path)
         log = self._tails[run.id].read()
-        seen = _Seen(mark, job, log, log.lines if log else 0)
+        seen = mark, job, log, log.lines if log else 0
         cached = self._judged.get(run.id)
         # The log and stderr of a failed run are searched for the reason.
         run_result = cached[1] if cached and cached[0] == seen else result(self.plan, run, self.root, job, mark, log)
@@ -167,16 +171,6 @@ class Follower:
             end=run_result.end,
             left=left,
         )
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """Inputs from which the state of a run was last resolved."""
-
-    mark: Mark | None
-    job: JobSummary
-    log: RunLog | None
-    lines: int
 
 
 class _Tail:

@@ -13,13 +13,12 @@ from hpcbench.predict.prediction import Prediction, compute_gains, scale_to_rank
 from hpcbench.predict.step import PARTS
 from hpcbench.predict.workload import Workload
 from hpcbench.present.document import Figure
+from hpcbench.present.notation import seconds_unit
 
 _FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors that are applied to the site's bandwidth."""
 _SCALES = (1, 2, 4, 8)
 """Multiples of the number of replicas, and of the number of micro-batches per replica."""
-
-_CLOCK = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machine: Machine) -> list[Figure]:
@@ -28,14 +27,13 @@ def draw_figures(predictions: Sequence[Prediction], about: dict[str, Any], machi
     first = [each for each in predictions if (each.cell, each.workload.layout.ranks) == (cell, ranks)]
     workloads = [(each.scheme, each.workload) for each in first]
     unit, scale = find_byte_unit(each.memory.bytes for each in first)
-    longest = max(each.time.seconds.value for each in first)
-    clock, second = next((unit for unit in _CLOCK if longest >= unit[1]), _CLOCK[-1])
+    clock = seconds_unit(each.time.seconds.value for each in first)
     bars = [
         _bars(
             ("predicted-time", "Parts of the step time"),
             [each.scheme for each in first],
-            {part: [each.time.parts[part] / second for each in first] for part in PARTS},
-            f"time of a step / {clock}",
+            {part: [each.time.parts[part] / clock.scale for each in first] for part in PARTS},
+            f"time of a step / {clock.name}",
         ),
         _bars(
             ("predicted-memory", "Memory of the rank that needs the most, at the three peaks"),

@@ -200,9 +200,8 @@ class Costing:
             speeds = links.load(Path(self._workload.links)) if self._workload.links else links.DEFAULT
             self._choices[call.group] = Choice(0, Topology.regular(place.nodes, place.per_node), speeds)
         dtype = _get_dtype(self._workload.train.precision, call.width)
-        stand_in = np.broadcast_to(
-            np.zeros(1, np.float64 if call.width == 8 else np.float32), _count_elements(call, place)
-        )
+        elements = call.elements // place.ranks if call.operation in PIECEWISE else call.elements
+        stand_in = np.broadcast_to(np.zeros(1, np.float64 if call.width == 8 else np.float32), elements)
         try:
             channel = resolve_channel(
                 self._workload.scheme,
@@ -218,11 +217,6 @@ class Costing:
         except ValueError as error:
             raise UserError(f"scheme {self._workload.scheme.name}: {error}") from None
         return plan
-
-
-def _count_elements(call: PredictedCall, place: GroupPlacement) -> int:
-    """Return the number of elements in the vector of a call's plan."""
-    return call.elements // place.ranks if call.operation in PIECEWISE else call.elements
 
 
 def _require_numpy(scheme: str) -> None:

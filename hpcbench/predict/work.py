@@ -14,13 +14,12 @@ from hpcbench.contract.training import Model, Train
 from hpcbench.predict import constants
 from hpcbench.predict.attention import time_fused_attention, time_unfused_product
 from hpcbench.predict.basis import InputBasis
+from hpcbench.predict.call import WIDTHS
 from hpcbench.predict.cost import Additive
 from hpcbench.predict.experts import describe_experts
 from hpcbench.predict.layers import interpolate_factors
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.program import TrainingProgram
-
-_WIDTHS = {"fp64": 4.0, "fp32": 2.0, "bf16": 1.0, "fp16": 1.0}
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class ComputeCosts:
     def _time_memory(self, *moved: float) -> float:
         """Return the total time in seconds of memory-bound kernels, given each kernel's bytes in 16-bit precision."""
         rate = self._device.copy_bytes_per_s * constants.MEMORY_IN_STEP
-        width = _WIDTHS[self._train.precision]
+        width = WIDTHS[self._train.precision] / 2
         least = constants.SMALL_KERNEL_S if self._machine.gpu else 0.0
         return sum(least + nbytes * width / rate for nbytes in moved if nbytes)
 
@@ -211,7 +210,7 @@ class ComputeCosts:
             memory=self._time_memory(
                 8 * norms, 8 * norms, *added_back, middle * 3 // 2, rotary, moves, moves, *cast_back
             )
-            + self._time_memory(*grown) / _WIDTHS[train.precision],
+            + self._time_memory(*grown) / (WIDTHS[train.precision] / 2),
         )
         recomputed = Seconds()
         if train.recompute == "selective":

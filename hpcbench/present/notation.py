@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Item, Tone
@@ -76,14 +75,9 @@ def _unit(values: Iterable[float | None], units: Sequence[tuple[float, str]], us
     return DisplayUnit(*next((unit for unit in units if largest >= unit[0]), units[-1]))
 
 
-def ratio(value: float | Literal["unknown"] | None) -> str:
+def ratio(value: float | None) -> str:
     """Format a ratio with three decimals."""
-    return "-" if value is None else value if value == "unknown" else f"{value:.3f}"
-
-
-def thousandths(value: float | None) -> str:
-    """Format a number with three decimals."""
-    return ratio(value)
+    return "-" if value is None else f"{value:.3f}"
 
 
 def integer(value: float | None) -> str:

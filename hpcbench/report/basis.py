@@ -97,18 +97,13 @@ def read_basis(run: RunResult, log: RunLog) -> Basis:
     )
 
 
-def read_warmup(run: RunResult) -> int | None:
-    """Return the number of warm-up steps in the settings, or None if not stated (logs of other programs)."""
-    return run.settings.work.warmup_steps
-
-
 def find_first_step(run: RunResult, log: RunLog) -> int:
     """Return the number of the first step that is included in the speed.
 
     Speed is measured after the stated warm-up. If no warm-up is stated, the log's first step line is excluded, unless
     it is the only step line. This rule does not depend on how the framework numbers its steps.
     """
-    warmup = read_warmup(run)
+    warmup = run.settings.work.warmup_steps
     if warmup is None:
         return max(nsmallest(2, log.steps), default=1)
     return find_first_counted(max(warmup, 0), log.planned_steps or 0, log.resumed_from)

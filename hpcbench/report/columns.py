@@ -20,9 +20,8 @@ SCHEME = Column(
 )
 
 
-def make_scheme_column() -> Field[SchemeRow]:
-    """Return the column of scheme names."""
-    return SCHEME, lambda row: name(row.scheme)
+SCHEME_NAME: Field[SchemeRow] = SCHEME, lambda row: name(row.scheme)
+"""Column of scheme names."""
 
 
 def make_columns(

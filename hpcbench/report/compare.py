@@ -16,7 +16,6 @@ from hpcbench.report.kinds import SchemeKind, resolve_kind
 from hpcbench.report.measures import Measures, select_completed, select_counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.series import compute_series_interval
 from hpcbench.report.statistics import Interval, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.transport import separate_transports
@@ -235,12 +234,6 @@ def _make_row(scheme: str, runs: list[Measures], findings: Findings, base: list[
         kind=resolve_kind(runs[0].run, is_baseline=base is None),
         base=tuple(base) if base and not _has_diverged(runs) else (),
     )
-
-
-def compute_step_time(measures: Measures) -> Interval | None:
-    """Return a run's mean step time, with an interval based on the variation within the run."""
-    times = measures.step_times()
-    return compute_series_interval(times) if times else None
 
 
 def _has_diverged(runs: Sequence[Measures]) -> bool:

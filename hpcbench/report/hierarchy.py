@@ -15,7 +15,7 @@ at most one of them is true (Shaffer, Journal of the American Statistical Associ
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 LEVEL = 0.05
 """Maximum probability that a report contains a false finding."""
@@ -35,6 +35,7 @@ DETAILS = {"controls": 3, "duels": 4, "times": 1}
 """Relative weights of the details."""
 
 Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,23 +72,17 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Chains:
-    """Chains of a cell, keyed by scheme or pair of schemes."""
+class _OfCell(Generic[T]):
+    """Values of a cell's comparisons, keyed by scheme or pair of schemes."""
 
-    answers: Mapping[Hashable, Chain] = field(default_factory=dict)
-    controls: Mapping[Hashable, Chain] = field(default_factory=dict)
-    duels: Mapping[Hashable, Chain] = field(default_factory=dict)
-    times: Mapping[Hashable, Chain] = field(default_factory=dict)
+    answers: Mapping[Hashable, T] = field(default_factory=dict)
+    controls: Mapping[Hashable, T] = field(default_factory=dict)
+    duels: Mapping[Hashable, T] = field(default_factory=dict)
+    times: Mapping[Hashable, T] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Allotment:
-    """Shares of a cell's questions, keyed by scheme or pair of schemes."""
-
-    answers: Mapping[Hashable, Shares]
-    controls: Mapping[Hashable, Shares]
-    duels: Mapping[Hashable, Shares]
-    times: Mapping[Hashable, Shares]
+Chains = _OfCell[Chain]
+Allotment = _OfCell[Shares]
 
 
 def ask(chain: Chain, share: float) -> Shares:

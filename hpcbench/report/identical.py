@@ -8,7 +8,6 @@ from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import make_printable
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
-from hpcbench.report.traffic import TrafficSum
 
 
 def find_identical(cell: Cell) -> list[list[str]]:
@@ -52,9 +51,5 @@ def _describe_treatment(run: Measures) -> Hashable:
     if not channels or any(channel.phase is None or channel.kind is None for channel in channels):
         return None
     optimizer = scheme.optimizer or run.run.settings.train.optimizer
-    treatments = {traffic: tuple(scheme.schedule(traffic, half=True).items()) for traffic in map(_make_key, channels)}
+    treatments = {channel.key: tuple(scheme.schedule(channel.key, half=True).items()) for channel in channels}
     return optimizer, scheme.process_changes, frozenset(treatments.items())
-
-
-def _make_key(channel: TrafficSum) -> tuple[str, ...]:
-    return tuple(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)

@@ -29,8 +29,6 @@ class Measures(Pace):
     run: RunResult
     steps: int
     """Number of steps used to compute the throughput."""
-    batch: int | None
-    """Samples per step."""
     model_flops_per_rank: float | None
     """FLOP/s required by the model, recomputed from the model's shape, samples/s and the number of ranks."""
     hardware_flops_per_rank: float | None
@@ -39,10 +37,6 @@ class Measures(Pace):
     """Executed FLOP/s according to GPT-NeoX's formula, or None for frameworks with other formulas."""
     unlabelled_flops_per_rank: float | None
     """FLOP/s from logs that do not specify whether recomputation is included."""
-    chip: str | None
-    """GPU model of the ranks as named by PyTorch, or None if the ranks use CPUs or different GPU models."""
-    peak: float | None
-    """Peak dense FLOP/s of a rank's share of its GPU, at the run's precision."""
     mfu: float | None
     """Model FLOP/s as a fraction of the peak. If the peak is unknown, the value is read from the log."""
     hfu: float | None
@@ -74,8 +68,8 @@ class Measures(Pace):
     diverged_at: int | None
     notes: tuple[str, ...]
     """Sentences about contradictions in the log and other noteworthy facts."""
-    first: int = field(default=1, repr=False)
-    """Number of the first step after the warm-up."""
+    basis: Basis = field(repr=False)
+    """Inputs of the derived numbers, such as the batch size and the GPU model."""
     _extracts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def extract(self, read: Callable[[RunLog], Extract | None]) -> Extract | None:
@@ -101,17 +95,15 @@ class Measures(Pace):
     @property
     def counted_steps(self) -> list[float]:
         """Numbers of the steps used to compute the throughput."""
-        return self.run.log.steps.column("step", first=self.first) if self.run.log else []
+        return self.run.log.steps.column("step", first=self.basis.first) if self.run.log else []
 
     def rates_over(self, steps: Container[float]) -> Rates:
         """Compute the work per second over the counted steps in `steps`."""
-        return (
-            compute_pace(self.run.log, read_basis(self.run, self.run.log), steps).rates if self.run.log else self.rates
-        )
+        return compute_pace(self.run.log, self.basis, steps).rates if self.run.log else self.rates
 
     def step_times(self) -> list[float]:
         """Return the step times in seconds after the warm-up, in log order."""
-        return read_step_times(self.run.log, self.first) if self.run.log else []
+        return read_step_times(self.run.log, self.basis.first) if self.run.log else []
 
 
 def measure(run: RunResult) -> Measures:
@@ -132,13 +124,10 @@ def measure(run: RunResult) -> Measures:
         **vars(speed),
         run=run,
         steps=len(log.steps.column("step", first=first)),
-        batch=rests_on.batch,
         model_flops_per_rank=model,
         hardware_flops_per_rank=hardware,
         neox_flops_per_rank=_recompute_flops(rests_on.neox_flops, rate, rests_on),
         unlabelled_flops_per_rank=compute_mean_rate(log, "unlabelled_flops_per_rank", first),
-        chip=rests_on.chip,
-        peak=rests_on.peak,
         mfu=_compute_utilization(log, "mfu", model, rests_on),
         hfu=_compute_utilization(log, "hfu", hardware, rests_on),
         message_bytes=messages,
@@ -156,7 +145,7 @@ def measure(run: RunResult) -> Measures:
         loss_valid=log.final_loss(),
         diverged_at=log.diverged_at,
         notes=tuple(list_run_notes(CheckedRun(run, log, rests_on, channels, time))),
-        first=first,
+        basis=rests_on,
     )
 
 
@@ -175,20 +164,17 @@ def is_gpu(run: RunResult) -> bool:
     return (run.settings.device or "cpu") != "cpu"
 
 
-def compute_common_rates(mine: Measures, other: Measures) -> tuple[Rates, Rates]:
-    """Return the work per second of two runs over the steps that both runs counted.
-
-    Without this restriction, runs with different lengths or warm-ups would be compared over different steps.
-    """
-    if mine.counted_steps == other.counted_steps:
-        return mine.rates, other.rates
-    both = frozenset(mine.counted_steps).intersection(other.counted_steps)
-    return mine.rates_over(both), other.rates_over(both)
-
-
 def compute_common_rate(mine: Measures, other: Measures) -> tuple[float, float] | None:
-    """Return the first rate that both runs provide, such as samples/s, or None if they have no rate in common."""
-    pairs = zip(*compute_common_rates(mine, other), strict=True)
+    """Return the first rate that both runs provide, such as samples/s, or None if they have no rate in common.
+
+    Rates cover the steps that both runs counted. Otherwise, runs with different lengths or warm-ups would be compared
+    over different steps.
+    """
+    rates = mine.rates, other.rates
+    if mine.counted_steps != other.counted_steps:
+        both = frozenset(mine.counted_steps).intersection(other.counted_steps)
+        rates = mine.rates_over(both), other.rates_over(both)
+    pairs = zip(*rates, strict=True)
     return next(((a, b) for a, b in pairs if a is not None and b is not None and a > 0 and b > 0), None)
 
 

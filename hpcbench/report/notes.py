@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from hpcbench.contract.text import make_printable
-from hpcbench.report.basis import read_warmup
 from hpcbench.report.measures import Measures
 from hpcbench.report.provenance import describe_differences
 from hpcbench.report.transport import note_links
@@ -27,8 +26,8 @@ def list_notes(runs: Iterable[Measures]) -> list[str]:
 
 def _note_first_lines(runs: Sequence[Measures]) -> list[str]:
     """Note that logs without a stated warm-up are evaluated without their first step line."""
-    logs = [(run.run.log, run.first) for run in runs if run.run.log and read_warmup(run.run) is None]
-    if not any(step < first for log, first in logs for step in log.steps):
+    unstated = [run for run in runs if run.run.settings.work.warmup_steps is None]
+    if not any(step < run.basis.first for run in unstated if run.run.log for step in run.run.log.steps):
         return []
     return [
         "if a log states no warm-up, its speed excludes the first step line: the first step compiles, and fills "

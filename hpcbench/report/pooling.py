@@ -37,10 +37,11 @@ def join_submissions(submissions: Sequence[Submission]) -> list[Submission]:
     names = [(group[0].plan.study, group[0].plan.site) for group in groups]
     pooled = []
     for group, of in zip(groups, names, strict=True):
+        label = labels[id(group[0])]
         if len(group) > 1:
             pooled.append(_join_group(group, [labels[id(member)] for member in group]))
-        elif names.count(of) > 1 and labels[id(group[0])]:
-            pooled.append(_label_submission(group[0], labels[id(group[0])]))
+        elif names.count(of) > 1 and label:
+            pooled.append(replace(group[0], runs=[replace(run, submission=label) for run in group[0].runs]))
         else:
             pooled += group
     return pooled
@@ -93,10 +94,6 @@ def _label_runs(submission: Submission, label: str) -> Iterator[RunResult]:
             allocation=run.allocation and f"{label}:{run.allocation}",
             submission=label,
         )
-
-
-def _label_submission(submission: Submission, label: str) -> Submission:
-    return replace(submission, runs=[replace(run, submission=label) for run in submission.runs])
 
 
 def _make_labels(submissions: Sequence[Submission]) -> dict[int, str]:

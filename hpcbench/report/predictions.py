@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcbench.contract.values import get_number, get_text
 from hpcbench.files import read_json
@@ -41,17 +42,26 @@ class StoredNetworkTime:
         return (local + self.network / factor) * self.seconds / (self.seconds - self.waiting)
 
 
+def _read(root: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Return a submission's prediction file and the runs in it. Files of other versions count as missing."""
+    raw = read_json(root / NAME) or {}
+    if raw.get("schema") != SCHEMA:
+        return {}, []
+    runs = raw.get("predictions")
+    return raw, runs if isinstance(runs, list) else []
+
+
 def read_network_times(root: Path) -> tuple[float | None, dict[tuple[str, str], StoredNetworkTime]]:
     """Return the node's network bandwidth in bytes per second, and network times keyed by (cell, scheme).
 
     The bandwidth is None if it is assumed or unknown.
     """
-    raw = read_json(root / NAME) or {}
-    bandwidth = get_number(raw, "node_bytes_per_s") if raw.get("schema") == SCHEMA else None
+    raw, runs = _read(root)
+    bandwidth = get_number(raw, "node_bytes_per_s")
     if not bandwidth or get_text(raw, "links", "between") in (None, InputBasis.ASSUMED.value):
         return None, {}
     times = {}
-    for run in raw["predictions"] if isinstance(raw.get("predictions"), list) else []:
+    for run in runs:
         cell, scheme = get_text(run, "cell"), get_text(run, "scheme")
         paths = (("step_seconds", "value"), ("parts", "waiting"), ("network_seconds",))
         seconds, waiting, network = (get_number(run, *path) for path in paths)
@@ -64,10 +74,8 @@ def read_network_times(root: Path) -> tuple[float | None, dict[tuple[str, str], 
 
 def read_predictions(root: Path) -> dict[tuple[str, str], StoredStep]:
     """Return a submission's predictions, keyed by (cell, scheme). The result is empty if the file is unusable."""
-    raw = read_json(root / NAME) or {}
-    runs = raw.get("predictions") if raw.get("schema") == SCHEMA else None
     predictions = {}
-    for run in runs if isinstance(runs, list) else []:
+    for run in _read(root)[1]:
         cell, scheme, basis = (get_text(run, *path) for path in (("cell",), ("scheme",), ("step_seconds", "basis")))
         figures = [get_number(run, "step_seconds", name) for name in ("value", "low", "high")]
         if cell is None or scheme is None or None in figures:

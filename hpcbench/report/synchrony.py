@@ -4,13 +4,12 @@ The sync mode is the pipeline schedule or the synchronization method of replicas
 mode. The reference is a synchronous mode. Runs of the same scheme and pairing, with the same seed, are compared.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.collect.submission import Submission
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.training import UNFLUSHED
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
@@ -28,13 +27,15 @@ from hpcbench.present.notation import loss as loss_digits
 from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import pair_runs
-from hpcbench.report.measures import Measures
+from hpcbench.report.measures import Measures, select_completed
 from hpcbench.report.quantities import Value, make_fields
 from hpcbench.report.quantities.staleness import STALENESS_MEAN, STALENESS_MOST, WAITING, Ages, add_ages, describe_ages
 from hpcbench.report.statistics import Interval, is_usable, paired_difference, paired_ratio
 from hpcbench.report.time_to_loss import Basis, TimeToLoss, compare_times_to_loss
-from hpcbench.report.titles import find_example
+from hpcbench.report.titles import find_example, write_settings
 
+_SAME = ("model", "data", "train", "layout", "device", "ranks", "shape")
+"""Settings of the work, layout and links, which are the same in compared runs."""
 _OF_THE_WAY: dict[str, tuple[str, ...]] = {
     "train": ("schedule", "vertical_sync", "sync", "staleness", "seed"),
     "layout": ("chunks", "stages"),
@@ -151,9 +152,9 @@ def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
     """
     groups: dict[str, list[tuple[SyncMode, Cell]]] = {}
     for cell in cells:
-        run = find_example(cell)
-        if (way := resolve_mode(run.settings)) is not None:
-            groups.setdefault(_write_fixed_settings(run), []).append((way, cell))
+        settings = find_example(cell).settings
+        if (way := resolve_mode(settings)) is not None:
+            groups.setdefault(write_settings(settings, _SAME, _OF_THE_WAY), []).append((way, cell))
     asked = [group for group in groups.values() if any(_is_asked(find_example(cell).settings) for _, cell in group)]
     return [
         arm
@@ -165,15 +166,6 @@ def list_arms(cells: Sequence[Cell], margin: float) -> list[Arm]:
 def _is_asked(settings: LoggedSettings) -> bool:
     """Return whether a run uses an asynchronous schedule or a non-default synchronization method."""
     return settings.train.schedule in UNFLUSHED or settings.train.sync != "all-reduce"
-
-
-def _write_fixed_settings(run: RunResult) -> str:
-    """Return the settings of the work, layout and links as JSON, without the settings that define the sync mode."""
-    same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "layout", "device", "ranks", "shape")}
-    for section, names in _OF_THE_WAY.items():
-        if isinstance(settings := same[section], dict):
-            same[section] = {key: value for key, value in settings.items() if key not in names}
-    return json.dumps(same, sort_keys=True)
 
 
 def _list_arms_of_group(group: Sequence[tuple[SyncMode, Cell]], cells: Sequence[Cell], margin: float) -> Iterator[Arm]:
@@ -213,7 +205,6 @@ def _make_arm(
     lost = {run.run.pairing for run in runs if run.run.state == "nan"} & {run.run.pairing for run in base}
     times = [time for mine, other in both if (time := compare_times_to_loss(mine.run.log, other.run.log, margin))]
     pairs = [(time.mine, time.other) for time in times if time.mine]
-    counted = [run for run in runs if run.run.state == "completed"]
     return Arm(
         group=group,
         way=way,
@@ -227,7 +218,7 @@ def _make_arm(
         loss=_compute_difference(both, lambda run: run.loss_valid),
         waiting=WAITING.average_or_none(runs),
         waiting_change=_compute_difference(both, WAITING.compute),
-        ages=add_ages(counted),
+        ages=add_ages(select_completed(runs)),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from hpcbench.contract.criteria import Quantity, QuantityBound
 from hpcbench.report.compare import Cell
 from hpcbench.report.evidence import index_by_pairing
-from hpcbench.report.measures import Measures, compute_common_rate
+from hpcbench.report.measures import Measures, compute_common_rate, select_completed
 from hpcbench.report.quantities import Quantity as Measured
 from hpcbench.report.quantities.speed import LOSS_VALID, MFU, MODEL_FLOPS, SAMPLES, STEP_SECONDS, TOKENS
 from hpcbench.report.quantities.traffic import WIRE
@@ -64,7 +64,7 @@ def _check_cell(cell: Cell, thresholds: Sequence[QuantityBound]) -> Iterator[Thr
     base = cell.row(cell.baseline)
     pairs = index_by_pairing(base.runs if base else ())
     for row in cell.rows:
-        completed = tuple(measures for measures in row.runs if measures.run.state == "completed")
+        completed = tuple(select_completed(row.runs))
         for threshold in thresholds if completed else ():
             if not threshold.concerns(row.scheme, completed[0].run.cell):
                 continue

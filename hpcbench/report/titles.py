@@ -1,10 +1,12 @@
 """Titles of cells: what was run, and where."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.events import Configuration
+from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import parameters
 from hpcbench.report.compare import Cell
@@ -55,10 +57,8 @@ def describe_baseline(cell: Cell) -> str:
     if base is None:
         return "none"
     run = base.runs[0].run
-    if run.given:
-        return make_printable(base.scheme, 40)
     scheme = run.settings.scheme
-    if scheme.algorithm is None:
+    if run.given or scheme.algorithm is None:
         return make_printable(base.scheme, 40)
     native = scheme.algorithm == "native"
     codec = "uncompressed" if scheme.is_uncompressed else make_printable(base.scheme, 40)
@@ -75,6 +75,15 @@ def find_example(cell: Cell) -> RunResult:
     runs = [measures.run for measures in cell.runs]
     stated = [run for run in runs if run.settings.raw] or runs
     return next((run for run in stated if run.log and run.settings.raw), stated[0])
+
+
+def write_settings(settings: LoggedSettings, names: Iterable[str], without: Mapping[str, Collection[str]]) -> str:
+    """Return settings as JSON, to group runs with the same settings. `without` names fields to omit, by section."""
+    same = {name: settings.raw.get(name) for name in names}
+    for section, fields in without.items():
+        if isinstance(values := same[section], dict):
+            same[section] = {key: value for key, value in values.items() if key not in fields}
+    return json.dumps(same, sort_keys=True)
 
 
 def _describe_model(run: RunResult) -> str:

@@ -61,6 +61,11 @@ class TrafficSum:
     """
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """Dimension, phase, kind and axis, as far as they are known."""
+        return tuple(word for word in (self.dimension, self.phase, self.kind, self.axis) if word)
+
+    @property
     def wire_over_message(self) -> float | Unknown | None:
         """Wire bytes per message byte, or None if nothing was sent."""
         return divide_bytes(self.wire_bytes, self.message_bytes)

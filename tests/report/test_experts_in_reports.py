@@ -10,7 +10,6 @@ import pytest
 from planted_results import Planted, log_lines, write
 
 from hpcbench.collect.submission import from_log
-from hpcbench.contract import events
 from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.expert_layers import read_expert_loads
@@ -69,12 +68,6 @@ def test_a_run_has_the_quantities_that_follow_from_its_counts(tmp_path: Path) ->
 def test_nonsense_is_no_quantity(tmp_path: Path, layers: Any) -> None:
     run = measured(tmp_path / "log.txt", layers)
     assert run.extract(read_expert_loads) is None and run.samples_per_s
-
-
-def test_the_event_is_read_back() -> None:
-    layers = tuple(events.ExpertLayer(**{**row, "tokens": tuple(row["tokens"])}) for row in LAYERS)
-    event = events.ExpertTokens(from_step=3, to_step=9, layers=layers)
-    assert events.parse_event(event.to_line(), 4) == event
 
 
 def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
@@ -139,7 +132,7 @@ def test_dropped_tokens_are_not_needed_and_empty_places_are_executed(tmp_path, e
 
 def test_without_counts_the_lines_of_the_steps_say_what_was_needed(tmp_path: Path) -> None:
     run = with_experts(tmp_path / "log.txt", None, ep=4)
-    printed = run.run.log.steps.column("model_flops_per_rank", first=run.first)
+    printed = run.run.log.steps.column("model_flops_per_rank", first=run.basis.first)
     assert run.model_flops_per_rank == median(printed)
 
 

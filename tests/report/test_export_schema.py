@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -41,12 +39,3 @@ def test_columns_have_one_name_each_a_meaning_and_figures_a_unit() -> None:
         for column in table.columns:
             assert column.meaning and "|" not in column.meaning
             assert column.unit or column.type != "real", f"{table.name}.{column.name}"
-
-
-def test_the_export_needs_nothing_heavy() -> None:
-    code = (
-        "import sys, hpcbench.report.export.files;"
-        "print([m for m in ('torch', 'numpy', 'mpi4py', 'cupy', 'matplotlib', 'pyarrow') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 
-def test_reports_and_predictions_need_nothing_heavy() -> None:
+def test_reports_exports_and_predictions_need_nothing_heavy() -> None:
     code = (
-        "import sys, hpcbench.report.main, hpcbench.report.live, hpcbench.predict.volume;"
-        "print([m for m in ('torch', 'numpy', 'scipy', 'mpi4py', 'cupy', 'matplotlib') if m in sys.modules])"
+        "import sys, hpcbench.report.main, hpcbench.report.live, hpcbench.report.export.files, hpcbench.predict.volume;"
+        "heavy = ('torch', 'numpy', 'scipy', 'mpi4py', 'cupy', 'matplotlib', 'pyarrow');"
+        "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -54,7 +54,7 @@ def test_mfu_by_hand() -> None:
     """62.4 TFLOP/s are a fifth of a chip's 312 TFLOP/s, and 78 executed TFLOP/s are a quarter."""
     run = foreign(seconds=[0.5] * 4, model_flops_per_rank=[62.4e12] * 4, hardware_flops_per_rank=[78e12] * 4)
     measures = measure(on_gpus(run, [GPU, GPU], train={"precision": "bf16"}))
-    assert (measures.chip, measures.peak) == (GPU, 312e12)
+    assert (measures.basis.chip, measures.basis.peak) == (GPU, 312e12)
     assert measures.mfu == pytest.approx(0.2, rel=1e-12)
     assert measures.hfu == pytest.approx(0.25, rel=1e-12)
 
@@ -76,13 +76,13 @@ def test_the_peak_is_that_of_the_chip_in_the_precision_of_the_run(
 ) -> None:
     run = on_gpus(foreign(model_flops_per_rank=[1e12]), names, train={"precision": precision})
     measures = measure(run)
-    assert measures.peak == (pytest.approx(peak, rel=1e-12) if peak else None)
+    assert measures.basis.peak == (pytest.approx(peak, rel=1e-12) if peak else None)
     assert (measures.mfu is None) == (peak is None)
 
 
 def test_ranks_that_share_a_gpu_share_its_peak() -> None:
     run = on_gpus(foreign(model_flops_per_rank=[39e12]), [GPU, GPU], uuids=["a", "a"], train={"precision": "bf16"})
-    assert measure(run).peak == 156e12
+    assert measure(run).basis.peak == 156e12
     assert measure(run).mfu == pytest.approx(0.25, rel=1e-12)
 
 
@@ -94,7 +94,7 @@ def test_a_site_knows_its_chips_better() -> None:
 
 def test_a_cpu_has_no_peak(tmp_path: Path) -> None:
     measures = planted(tmp_path, Planted("baseline", 1, 0.3, 2.7))
-    assert (measures.chip, measures.peak, measures.mfu, measures.hfu) == (None, None, None, None)
+    assert (measures.basis.chip, measures.basis.peak, measures.mfu, measures.hfu) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(

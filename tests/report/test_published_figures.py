@@ -9,6 +9,7 @@ from planted_results import Planted, write
 from hpcbench.errors import UserError
 from hpcbench.present import rich_text
 from hpcbench.present.document import Chapter, Document, parts
+from hpcbench.report.measures import Measures
 from hpcbench.report.sections import read
 from hpcbench.report.tables.published import Paper, Published, read_papers, tabulate_published
 
@@ -68,7 +69,11 @@ def test_rates_of_a_gpu_stand_beside_the_baseline_on_that_gpu(tmp_path: Path) ->
     figure = Published(what="TFLOPS/GPU", quantity="tflops", value=137, gpu="A100", **facts)
     source = Paper(paper="P", authors="A", reference="R", figures=[figure])
     assert tabulate_published(submission, [cell], [source]) is None
-    rows = [replace(row, runs=tuple(replace(run, chip="NVIDIA A100-SXM4") for run in row.runs)) for row in cell.rows]
+
+    def put_on_gpu(run: Measures) -> Measures:
+        return replace(run, basis=replace(run.basis, chip="NVIDIA A100-SXM4"))
+
+    rows = [replace(row, runs=tuple(map(put_on_gpu, row.runs))) for row in cell.rows]
     table = tabulate_published(submission, [replace(cell, rows=tuple(rows))], [source])
     assert table is not None
     assert [(row[0].value, row[2].shown) for row in table.rows] == [("baseline", "137 TFLOPS")]

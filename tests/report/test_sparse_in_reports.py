@@ -73,13 +73,6 @@ def test_nonsense_is_no_quantity(tmp_path: Path, wrong: dict[str, Any]) -> None:
     assert run.extract(read_sparse_gradients) is None and run.samples_per_s
 
 
-def test_the_events_are_read_back() -> None:
-    event = events.RowTraffic(from_step=3, to_step=9, **SAID)
-    assert events.parse_event(event.to_line(), 4) == event
-    complete = events.WholeGradients(reason="model.tied: ...")
-    assert events.parse_event(complete.to_line(), 4) == complete
-
-
 def test_a_table_says_when_rows_travelled(tmp_path: Path) -> None:
     root = tmp_path / "001"
     runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]

@@ -12,7 +12,7 @@ from report_tables import entries
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
-from hpcbench.contract.events import Staleness, StalenessOf, parse_event
+from hpcbench.contract.events import Staleness, StalenessOf
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.compare import Cell
 from hpcbench.report.export import STALENESS
@@ -222,9 +222,3 @@ def test_the_export_has_a_row_for_each_place_and_staleness() -> None:
         (row["of"], row["place"], row["versions"], row["staleness"], row["gradients"], row["line"]) for row in selected
     ]
     assert shown_rows == [("stage", 0, None, 0, 1, 92), ("stage", 0, None, 1, 3, 92), ("stage", 1, None, 0, 4, 92)]
-
-
-def test_the_event_is_read_back() -> None:
-    event = Staleness(of="shard", places=(StalenessOf(place=0, counts={"0": 3, "2": 1}),))
-    assert parse_event(event.to_line(), 1) == event
-    assert StalenessOf.read({"place": 1, "counts": {"2": 4}}).by_age() == {2: 4}

@@ -9,7 +9,7 @@ import pytest
 from planted_results import FLOPS_PER_SAMPLE, Planted, write, write_marker
 
 from hpcbench.report.answer import answer, list_trouble
-from hpcbench.report.compare import Cell, compute_step_time
+from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
 from hpcbench.report.verdicts import NO_BASELINE, resolve_verdict
 
@@ -326,17 +326,6 @@ def test_no_scheme_pays_and_it_is_said(tmp_path: Path) -> None:
     )
 
 
-def test_figures_that_disagree_are_noted(tmp_path: Path) -> None:
-    root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7)}, repeats=1))
-    assert cell(root).runs[0].notes == ()
-    path = root / "runs" / "r1-baseline" / "log.txt"
-    honest = path.read_text()
-    path.write_text(honest.replace('"model_flops_per_sample": 640000000.0', '"model_flops_per_sample": 320000000.0'))
-    assert "model FLOP/s printed are 2 times" in cell(root).runs[0].notes[0]
-    path.write_text(honest.replace("samples/s 40.00", "samples/s 44.00"))
-    assert "samples/s printed are 1.1 times" in cell(root).runs[0].notes[0]
-
-
 def test_gaps_and_doubles_are_noted(tmp_path: Path) -> None:
     root = write(tmp_path / "001", planted({"baseline": (0.2, 2.7)}, repeats=1))
     path = root / "runs" / "r1-baseline" / "log.txt"
@@ -476,15 +465,11 @@ def test_a_scheme_that_diverged_corrects_nothing(tmp_path: Path) -> None:
     assert rows[2].speed.equal.level == without.speed.equal.level
 
 
-def test_step_times_have_two_intervals(tmp_path: Path) -> None:
-    """One interval covers the variation between runs of a scheme, the other the variation within a run."""
+def test_step_times_have_an_interval_over_the_runs(tmp_path: Path) -> None:
     root = write(tmp_path, planted({"baseline": (0.2, 2.7)}), steps=42)
     (row,) = cell(root).rows
     assert row.step_seconds is not None and row.step_seconds.low is not None
     assert row.step_seconds.low < 0.2 < (row.step_seconds.high or 0)
-    within = compute_step_time(row.runs[0])
-    assert within is not None and (within.estimate, within.pairs) == (row.runs[0].step_seconds, 40)
-    assert within.low == within.high == within.estimate
 
 
 def test_absurd_figures_are_compared_with_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcbench.collect.benchmark_tables.table import TableRow
+from hpcbench.collect.benchmark_tables.table import TableRow, sum_wrong
 from hpcbench.contract.text import make_printable
 
 SIZE, SKIPPED, TYPE, OPERATION, ROOT = "size", "skipped", "type", "operation", "root"
@@ -14,7 +14,7 @@ WRONG, VALIDATION = "wrong", "validation"
 UNKNOWN = ""
 """Name of unrecognized columns."""
 _LABELS = {TYPE: "datatype", OPERATION: "operation", ROOT: "root"}
-_NO_LABEL = ("none", "-1")
+NO_LABEL = ("none", "-1")
 
 UNITS = {
     "ns": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "s": 1.0, "%": 1e-2,
@@ -77,7 +77,7 @@ class Heading:
         wrong: list[int | None] = []
         for column, cell in zip(self.columns, cells, strict=False):
             if column.name in _LABELS:
-                labels[_LABELS[column.name]] = "" if cell in _NO_LABEL else make_printable(cell, 40)
+                labels[_LABELS[column.name]] = "" if cell in NO_LABEL else make_printable(cell, 40)
             elif column.name in (SIZE, SKIPPED):
                 if not _COUNT.fullmatch(cell):
                     return None
@@ -91,8 +91,7 @@ class Heading:
                 if not _is_number(cell):
                     return None
                 values[column.name] = float(cell) * column.scale
-        counted = [count for count in wrong if count is not None]
-        return TableRow(line, size, values, sum(counted) if wrong and len(counted) == len(wrong) else None, **labels)
+        return TableRow(line, size, values, sum_wrong(wrong), **labels)
 
 
 _VERDICTS = {"Pass": 0, "Fail": 1}

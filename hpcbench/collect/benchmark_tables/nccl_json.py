@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hpcbench.collect.benchmark_tables.columns import NO_LABEL
 from hpcbench.collect.benchmark_tables.nccl import IN_PLACE
-from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow
+from hpcbench.collect.benchmark_tables.table import Microbenchmark, TableRow, sum_wrong
 from hpcbench.contract.text import make_printable
 
 LARGEST = 256 << 20
@@ -102,10 +103,8 @@ def _size(row: dict[str, Any]) -> TableRow | None:
         if isinstance(measured, dict):
             count = _number(measured.get("nwrong"))
             wrong.append(None if count is None else math.ceil(count))
-    counted = [count for count in wrong if count is not None]
-    all_checked = bool(wrong) and len(counted) == len(wrong)
     labels = {name: _label(row.get(key)) for name, key in _LABELS.items()}
-    return TableRow(1, size, values, sum(counted) if all_checked else None, **labels) if values else None
+    return TableRow(1, size, values, sum_wrong(wrong), **labels) if values else None
 
 
 def _number(value: Any) -> float | None:
@@ -115,4 +114,4 @@ def _number(value: Any) -> float | None:
 
 def _label(value: Any) -> str:
     label = str(value).strip() if isinstance(value, str | int) else ""
-    return "" if label in ("none", "-1") else make_printable(label, 40)
+    return "" if label in NO_LABEL else make_printable(label, 40)

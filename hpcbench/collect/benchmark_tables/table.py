@@ -1,5 +1,6 @@
 """A micro-benchmark table and its rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -29,6 +30,12 @@ class TableRow:
     def key(self) -> tuple[int | None, str, str, str]:
         """Identity of the measurement. Only rows with the same key are compared."""
         return self.bytes, self.datatype, self.operation, self.root
+
+
+def sum_wrong(counts: Sequence[int | None]) -> int | None:
+    """Return the total number of wrong elements, or None if a result was not checked."""
+    checked = [count for count in counts if count is not None]
+    return sum(checked) if counts and len(checked) == len(counts) else None
 
 
 @dataclass

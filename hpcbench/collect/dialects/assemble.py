@@ -69,7 +69,8 @@ class Assembler:
             yield from self._continue(rank, continuation)
         at = starts[0]
         for (line, match), end in zip(heads, starts[1:], strict=True):
-            rank = _or(prefix.split(text.text[at : match.start()])[0], rank)
+            printed_rank = prefix.split(text.text[at : match.start()])[0]
+            rank = rank if printed_rank is None else printed_rank
             piece = text.text[match.start() : min(end, match.start() + _LONGEST)]
             ended = text.ended or end < len(text.text)
             self._count += 1
@@ -126,7 +127,3 @@ class Assembler:
         if ends and record.ended and ends.search(record.pieces[0]):
             record.values = record.line.values(record.pieces[0])
         return record
-
-
-def _or(rank: int | None, other: int | None) -> int | None:
-    return other if rank is None else rank

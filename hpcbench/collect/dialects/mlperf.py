@@ -53,8 +53,8 @@ MLPERF = Dialect(
         Line(
             r":::MLLOG \{(?=" + _UP_TO + r'"key": *"(?:eval_loss|validation_loss|val_loss)")'
             r"(?=" + _UP_TO + r'"(?:step|step_num|samples_count)": *(?P<step>[0-9]{1,18})[,}\s])',
-            tail=r'"metadata": *\{[^{}]{0,2000}\} *\}',
-            form=r'"{name}": *{value}(?=[,}\s])',
+            tail=_STATISTICS.tail,
+            form=_FORM,
             fields=(Field("value", "valid", PLAIN),),
             kind="evaluation",
         ),

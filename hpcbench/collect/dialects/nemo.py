@@ -19,7 +19,6 @@ _FIELDS = (
     Field("train_step_timing in s", "seconds", SECONDS),
     Field("TFLOPS_per_GPU", "model_flops_per_rank", TFLOPS),
 )
-_ENDS = (Line(r"`?Trainer\.fit`? stopped: `?max_\w{1,9}=[0-9]{1,18}`? reached", kind="end", state="completed"),)
 
 NEMO = Dialect(
     "NeMo",
@@ -46,7 +45,7 @@ NEMO = Dialect(
             form=r"[\s,]{name}={value}(?=[,\]])",
             fields=_FIELDS,
         ),
-        *_ENDS,
+        Line(r"`?Trainer\.fit`? stopped: `?max_\w{1,9}=[0-9]{1,18}`? reached", kind="end", state="completed"),
     ),
 )
 

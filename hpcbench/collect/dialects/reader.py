@@ -10,6 +10,7 @@ from hpcbench.collect.dialects.merge import Merge
 from hpcbench.collect.dialects.texts import LONGEST_LINE, Text
 from hpcbench.collect.dialects.units import Value
 from hpcbench.collect.run_log import MOST_NOTES, RunLog
+from hpcbench.collect.steps import Steps
 from hpcbench.contract.damaged_line import DamagedLine
 from hpcbench.contract.events import End
 from hpcbench.contract.step_line import Step
@@ -68,14 +69,7 @@ class DialectReader:
 
     def so_far(self) -> RunLog:
         """Return the log of the lines read so far. A record that may continue on the next line is left out."""
-        log = RunLog(
-            self.log.path,
-            self.log.dialect,
-            lines=self.log.lines,
-            notes=list(self.log.notes),
-            running_means=self.log.running_means,
-            precisions=self.log.precisions,
-        )
+        log = replace(self.log, steps=Steps(), events=[], notes=list(self.log.notes))
         self._merge.into(log)
         return log
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hpcbench.contract.values import limit_integer
+
 Value = float | int
 NUMBER = (
     r"[-+]?(?:(?:[0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,30})(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?|nan|inf|NAN|INF)"
@@ -12,7 +14,6 @@ NUMBER = (
 COUNT = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"
 """Expression for an integer that fits in 64 bits."""
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "Z": 10**21}
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,7 @@ def _scaled(printed: str) -> float:
 
 
 def _scaled_count(printed: str) -> int | None:
-    value = round(_scaled(printed))
-    return value if value <= _LARGEST else None
+    return limit_integer(round(_scaled(printed)))
 
 
 def _percent(printed: str) -> float | None:
@@ -62,8 +62,7 @@ def _percent(printed: str) -> float | None:
 
 
 def _gib(printed: str) -> int | None:
-    value = round(_plain(printed) * 2**30)
-    return value if value <= _LARGEST else None
+    return limit_integer(round(_plain(printed) * 2**30))
 
 
 _SCALED = r"[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?[KMGBTPE]?"

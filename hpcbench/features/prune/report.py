@@ -9,7 +9,7 @@ from hpcbench.collect.submission import Submission
 from hpcbench.features.prune import events
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
-from hpcbench.report.columns import make_columns, make_scheme_column
+from hpcbench.report.columns import SCHEME_NAME, make_columns
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
@@ -108,7 +108,7 @@ def tabulate_zeros(submission: Submission, cell: Cell) -> Table | None:
     """Tabulate zeros, bytes per step and losses of each scheme. Return None if no run has sparse weights."""
     if not any(run.extract(read_sparsity) for run in cell.runs):
         return None
-    fields: list[Field[SchemeRow]] = [make_scheme_column()]
+    fields: list[Field[SchemeRow]] = [SCHEME_NAME]
     fields += make_columns([*SPARSE_WEIGHTS, LOSS_TRAIN, LOSS_VALID], cell.rows)
     title = "Sparse weights: zeros, bytes of a step, and loss"
     return tabulate("sparsity", title, cell.rows, fields, notes=list(_describe_layers(cell)))

@@ -13,7 +13,7 @@ from hpcbench.predict.cost import CodecSpeed
 from hpcbench.predict.machine import Machine
 from hpcbench.predict.partition.chain import Setting
 from hpcbench.predict.partition.profile import make_setting, profile_layers
-from hpcbench.predict.partition.solve import PipelineCut, find_best_cut, find_even_cut
+from hpcbench.predict.partition.solve import find_best_cut, find_even_cut
 from hpcbench.predict.workload import Workload
 
 
@@ -103,10 +103,8 @@ def _plan_even(
     cut = find_even_cut(profile_layers(workload, machine), setting, stages=pp, replicas=dp, versions=versions)
     if not math.isfinite(cut.seconds):
         return None
-    train = workload.train
-    return EvenPlan(
-        pp, dp, _list_lengths(cut), train.micro_batch, str(train.recompute), train.micro_batch / cut.seconds
-    )
+    train, lengths = workload.train, tuple(stage.stop - stage.first for stage in cut.stages)
+    return EvenPlan(pp, dp, lengths, train.micro_batch, str(train.recompute), train.micro_batch / cut.seconds)
 
 
 def _plan_two_buffers(
@@ -125,10 +123,6 @@ def _plan_two_buffers(
                 if plan := _plan_even(sized, machine, speeds, pp, dp, versions=2):
                     yield plan
             micro_batch *= 2
-
-
-def _list_lengths(cut: PipelineCut) -> tuple[int, ...]:
-    return tuple(stage.stop - stage.first for stage in cut.stages)
 
 
 def describe_plans(plans_of_cells: Sequence[Plans]) -> list[str]:

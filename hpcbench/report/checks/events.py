@@ -108,7 +108,7 @@ def check_wire(subject: CheckedRun) -> Iterator[str]:
         wire, message = channel.wire_bytes, channel.message_bytes
         if event is None or wire == "unknown" or channel.codec is None:
             continue
-        name = " ".join(word for word in (channel.dimension, channel.phase, channel.kind, channel.axis) if word)
+        name = " ".join(channel.key)
         if channel.codec == "none" and wire != message:
             yield subject.at(
                 event.line, f"{name}: {wire} wire bytes for {message} message bytes, although no codec is set"

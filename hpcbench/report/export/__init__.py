@@ -45,21 +45,32 @@ class ExportTable:
 
 Row = tuple[Value, ...]
 
+
+def _count(name: str, meaning: str) -> ExportColumn:
+    return ExportColumn(name, "integer", "1", meaning)
+
+
+def _text(name: str, meaning: str) -> ExportColumn:
+    return ExportColumn(name, "text", "", meaning)
+
+
+def _json(name: str, meaning: str) -> ExportColumn:
+    return ExportColumn(name, "json", "", meaning)
+
+
 IDENTITY = (
     ExportColumn("schema_version", "integer", "", "Version of this schema"),
-    ExportColumn("submission", "text", "", "Directory of the submission; absent for single logs"),
-    ExportColumn("study", "text", "", "Name of the study"),
-    ExportColumn("site", "text", "", "Name of the site"),
-    ExportColumn("dialect", "text", "", "Program that wrote the log: hpcbench, or another framework"),
-    ExportColumn("run", "text", "", "Id of the run; unique within its submission"),
-    ExportColumn("job", "text", "", "Job that the run belongs to"),
-    ExportColumn("scheme", "text", "", "Name of the scheme"),
+    _text("submission", "Directory of the submission; absent for single logs"),
+    _text("study", "Name of the study"),
+    _text("site", "Name of the site"),
+    _text("dialect", "Program that wrote the log: hpcbench, or another framework"),
+    _text("run", "Id of the run; unique within its submission"),
+    _text("job", "Job that the run belongs to"),
+    _text("scheme", "Name of the scheme"),
     ExportColumn("repeat", "integer", "", "Number of the repeat, from 1; each repeat has a higher seed"),
-    ExportColumn(
-        "pairing", "text", "", "Key of paired runs: runs with the same pairing and allocation are compared as pairs"
-    ),
-    ExportColumn("cell", "json", "", "Values of the study's matrix, except scheme and repeat (object)"),
-    ExportColumn("state", "text", "", "State of the run: completed, failed, nan, timed out, ..."),
+    _text("pairing", "Key of paired runs: runs with the same pairing and allocation are compared as pairs"),
+    _json("cell", "Values of the study's matrix, except scheme and repeat (object)"),
+    _text("state", "State of the run: completed, failed, nan, timed out, ..."),
 )
 """Leading columns of every row."""
 
@@ -82,8 +93,8 @@ QUANTITIES = tuple(
 """Columns of all step quantities."""
 
 _SOURCE = (
-    ExportColumn("file", "text", "", "Log file that the row was read from; joins the tables"),
-    ExportColumn("line", "integer", "1", "Line in the log file, from 1"),
+    _text("file", "Log file that the row was read from; joins the tables"),
+    _count("line", "Line in the log file, from 1"),
 )
 
 RECORDS = ExportTable(
@@ -92,12 +103,10 @@ RECORDS = ExportTable(
     "followed by its evaluations.",
     (
         *IDENTITY,
-        ExportColumn("event", "text", "", "step or evaluation"),
-        ExportColumn("split", "text", "", "Part of the data that an evaluation used, such as valid"),
-        ExportColumn(
-            "step", "integer", "1", "Number of the step, from 1; for an evaluation, the last step before the evaluation"
-        ),
-        ExportColumn("steps", "integer", "1", "Planned number of steps of the run"),
+        _text("event", "step or evaluation"),
+        _text("split", "Part of the data that an evaluation used, such as valid"),
+        _count("step", "Number of the step, from 1; for an evaluation, the last step before the evaluation"),
+        _count("steps", "Planned number of steps of the run"),
         *QUANTITIES,
         *_SOURCE,
     ),
@@ -108,37 +117,33 @@ RUNS = ExportTable(
     "One row per run, including runs without a log.",
     (
         *IDENTITY,
-        ExportColumn("reason", "text", "", "Reason for the state; absent if the state needs no explanation"),
-        ExportColumn("reason_source", "text", "", "File and line of the reason"),
+        _text("reason", "Reason for the state; absent if the state needs no explanation"),
+        _text("reason_source", "File and line of the reason"),
         ExportColumn("exit_status", "integer", "", "Exit status of the launcher"),
-        ExportColumn("started", "text", "", "Start time that the job script recorded (UTC, ISO 8601)"),
-        ExportColumn("ended", "text", "", "End time that the job script recorded (UTC, ISO 8601)"),
-        ExportColumn(
-            "allocation", "text", "", "Job, its id and its attempt; runs in the same allocation have the same value"
-        ),
-        ExportColumn("host", "text", "", "Node that the job script ran on"),
-        ExportColumn("hosts", "json", "", "Nodes that the ranks ran on, as recorded by the ranks (array)"),
-        ExportColumn("devices", "json", "", "Kinds of devices that the ranks computed on (array)"),
-        ExportColumn("processors", "json", "", "Distinct models of the hosts' processors (array)"),
-        ExportColumn("gpus", "json", "", "Distinct models of the hosts' GPUs (array)"),
-        ExportColumn("drivers", "json", "", "Distinct versions of the GPU drivers (array)"),
+        _text("started", "Start time that the job script recorded (UTC, ISO 8601)"),
+        _text("ended", "End time that the job script recorded (UTC, ISO 8601)"),
+        _text("allocation", "Job, its id and its attempt; runs in the same allocation have the same value"),
+        _text("host", "Node that the job script ran on"),
+        _json("hosts", "Nodes that the ranks ran on, as recorded by the ranks (array)"),
+        _json("devices", "Kinds of devices that the ranks computed on (array)"),
+        _json("processors", "Distinct models of the hosts' processors (array)"),
+        _json("gpus", "Distinct models of the hosts' GPUs (array)"),
+        _json("drivers", "Distinct versions of the GPU drivers (array)"),
         *_measured("runs"),
-        ExportColumn("hpcbench", "text", "", "Version of the worker"),
-        ExportColumn(
-            "revision", "text", "", "Git revision of the worker, with -dirty if the code had uncommitted changes"
-        ),
-        ExportColumn("modules", "json", "", "Environment modules that were loaded (array)"),
-        ExportColumn("mpi", "text", "", "Name and version that the MPI library reports"),
-        ExportColumn("python", "text", "", "Version of the worker's Python"),
-        ExportColumn("torch", "text", "", "Version of PyTorch"),
-        ExportColumn("numpy", "text", "", "Version of NumPy"),
-        ExportColumn("kernels", "text", "", "Instruction set that the codecs used"),
-        ExportColumn("model", "text", "", "Name of the model"),
-        ExportColumn("layers", "integer", "1", "Transformer layers"),
-        ExportColumn("hidden", "integer", "1", "Width of the residual stream"),
-        ExportColumn("heads", "integer", "1", "Attention heads"),
-        ExportColumn("vocab", "integer", "1", "Rows of the embedding"),
-        ExportColumn("parameters", "integer", "1", "Parameters of the whole model"),
+        _text("hpcbench", "Version of the worker"),
+        _text("revision", "Git revision of the worker, with -dirty if the code had uncommitted changes"),
+        _json("modules", "Environment modules that were loaded (array)"),
+        _text("mpi", "Name and version that the MPI library reports"),
+        _text("python", "Version of the worker's Python"),
+        _text("torch", "Version of PyTorch"),
+        _text("numpy", "Version of NumPy"),
+        _text("kernels", "Instruction set that the codecs used"),
+        _text("model", "Name of the model"),
+        _count("layers", "Transformer layers"),
+        _count("hidden", "Width of the residual stream"),
+        _count("heads", "Attention heads"),
+        _count("vocab", "Rows of the embedding"),
+        _count("parameters", "Parameters of the whole model"),
         ExportColumn(
             "model_flops_per_sample",
             "real",
@@ -155,45 +160,35 @@ RUNS = ExportTable(
         ExportColumn(
             "neox_flops_per_sample", "real", "FLOP", "Operations for one sequence according to GPT-NeoX's formula"
         ),
-        ExportColumn("dp", "integer", "1", "Size of the data-parallel dimension"),
-        ExportColumn("cp", "integer", "1", "Ranks that share the positions of a sample"),
-        ExportColumn("tp", "integer", "1", "Size of the tensor-parallel dimension"),
-        ExportColumn("pp", "integer", "1", "Size of the pipeline-parallel dimension"),
-        ExportColumn("ranks", "integer", "1", "Ranks of the run"),
-        ExportColumn("threads", "integer", "1", "Threads of each rank"),
-        ExportColumn("device", "text", "", "Requested device of the run: cpu or cuda"),
-        ExportColumn("precision", "text", "", "Number format of weights and activations"),
+        _count("dp", "Size of the data-parallel dimension"),
+        _count("cp", "Ranks that share the positions of a sample"),
+        _count("tp", "Size of the tensor-parallel dimension"),
+        _count("pp", "Size of the pipeline-parallel dimension"),
+        _count("ranks", "Ranks of the run"),
+        _count("threads", "Threads of each rank"),
+        _text("device", "Requested device of the run: cpu or cuda"),
+        _text("precision", "Number format of weights and activations"),
         ExportColumn("zero", "integer", "", "ZeRO stage"),
         ExportColumn("seed", "integer", "", "Seed of this repeat"),
-        ExportColumn("warmup_steps", "integer", "1", "Number of steps at the start that the throughput excludes"),
-        ExportColumn("global_batch", "integer", "1", "Sequences per step, summed over all ranks"),
-        ExportColumn("micro_batch", "integer", "1", "Sequences that a rank works on at a time"),
-        ExportColumn("seq_len", "integer", "1", "Tokens per sequence"),
-        ExportColumn(
-            "algorithm", "text", "", "Algorithm of the scheme's collectives; native is the algorithm of the MPI library"
-        ),
-        ExportColumn("codec", "text", "", "Codec of all traffic that no rule of the scheme matches"),
-        ExportColumn("rules", "json", "", "The scheme's rules: codecs by dimension, phase and kind (array)"),
-        ExportColumn("settings", "json", "", "All settings of the run: the contents of run.json (object)"),
+        _count("warmup_steps", "Number of steps at the start that the throughput excludes"),
+        _count("global_batch", "Sequences per step, summed over all ranks"),
+        _count("micro_batch", "Sequences that a rank works on at a time"),
+        _count("seq_len", "Tokens per sequence"),
+        _text("algorithm", "Algorithm of the scheme's collectives; native is the algorithm of the MPI library"),
+        _text("codec", "Codec of all traffic that no rule of the scheme matches"),
+        _json("rules", "The scheme's rules: codecs by dimension, phase and kind (array)"),
+        _json("settings", "All settings of the run: the contents of run.json (object)"),
         ExportColumn("step_seconds_mean", "real", "s", "Mean step time of the steps that the throughput includes"),
         ExportColumn("step_seconds_p50", "real", "s", "Median of these step times"),
         ExportColumn("step_seconds_p95", "real", "s", "95th percentile of these step times"),
         ExportColumn("step_seconds_p99", "real", "s", "99th percentile of these step times"),
-        ExportColumn(
-            "lowest_numerical_precision_in_comm",
-            "text",
-            "",
-            "Message format with the fewest bits, as MLPerf names it",
+        _text("lowest_numerical_precision_in_comm", "Message format with the fewest bits, as MLPerf names it"),
+        _text(
+            "lowest_numerical_precision_in_linear", "Format of matrix products with the fewest bits, as MLPerf names it"
         ),
-        ExportColumn(
-            "lowest_numerical_precision_in_linear",
-            "text",
-            "",
-            "Format of matrix products with the fewest bits, as MLPerf names it",
-        ),
-        ExportColumn("steps_logged", "integer", "1", "Number of steps in the log"),
-        ExportColumn("steps_planned", "integer", "1", "Planned number of steps, according to the log"),
-        ExportColumn("file", "text", "", "Log file of the run; joins the tables; absent without a log"),
+        _count("steps_logged", "Number of steps in the log"),
+        _count("steps_planned", "Planned number of steps, according to the log"),
+        _text("file", "Log file of the run; joins the tables; absent without a log"),
     ),
 )
 
@@ -203,19 +198,15 @@ CHANNELS = ExportTable(
     "`from_step` to `to_step`.",
     (
         *IDENTITY,
-        ExportColumn("from_step", "integer", "1", "First counted step"),
-        ExportColumn("to_step", "integer", "1", "Last counted step"),
-        ExportColumn(
-            "dimension", "text", "", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is traffic that is never compressed"
-        ),
-        ExportColumn("phase", "text", "", "FORWARD, BACKWARD or STEP"),
-        ExportColumn("kind", "text", "", "GRAD, ACT, PARAM or OPTIM"),
-        ExportColumn("axis", "text", "", "Axis of the tensor grid, for layout.tensor 2d, 2.5d and 3d"),
-        ExportColumn("codec", "text", "", "Codec of the messages; none if messages are not encoded"),
-        ExportColumn("algorithm", "text", "", "Algorithm that the scheme asks for"),
-        ExportColumn(
-            "algorithms", "json", "", "Number of calls of the first rank for each algorithm that was used (object)"
-        ),
+        _count("from_step", "First counted step"),
+        _count("to_step", "Last counted step"),
+        _text("dimension", "DP, ZERO, TP, SP, CP, PP, EP; EXACT is traffic that is never compressed"),
+        _text("phase", "FORWARD, BACKWARD or STEP"),
+        _text("kind", "GRAD, ACT, PARAM or OPTIM"),
+        _text("axis", "Axis of the tensor grid, for layout.tensor 2d, 2.5d and 3d"),
+        _text("codec", "Codec of the messages; none if messages are not encoded"),
+        _text("algorithm", "Algorithm that the scheme asks for"),
+        _json("algorithms", "Number of calls of the first rank for each algorithm that was used (object)"),
         *_measured("channels"),
         *_SOURCE,
     ),
@@ -227,8 +218,8 @@ PHASES = ExportTable(
     "steps from `from_step` to `to_step`.",
     (
         *IDENTITY,
-        ExportColumn("from_step", "integer", "1", "First counted step"),
-        ExportColumn("to_step", "integer", "1", "Last counted step"),
+        _count("from_step", "First counted step"),
+        _count("to_step", "Last counted step"),
         ExportColumn("stage", "integer", "", "Stage of the pipeline, from 0"),
         *_measured("phases"),
         *_SOURCE,
@@ -241,18 +232,14 @@ STALENESS = ExportTable(
     "that were computed with weights of this age. Runs whose gradients always use the newest weights have no row.",
     (
         *IDENTITY,
-        ExportColumn("of", "text", "", "Kind of the place: a stage of a pipeline, or a shard of a parameter server"),
+        _text("of", "Kind of the place: a stage of a pipeline, or a shard of a parameter server"),
         ExportColumn("place", "integer", "", "Number of the stage or shard, from 0"),
-        ExportColumn(
-            "versions", "integer", "1", "Largest number of versions of the weights that the stage stored at a time"
-        ),
-        ExportColumn(
+        _count("versions", "Largest number of versions of the weights that the stage stored at a time"),
+        _count(
             "staleness",
-            "integer",
-            "1",
             "Number of updates between the weights that a gradient was computed with and the weights that it changed",
         ),
-        ExportColumn("gradients", "integer", "1", "Number of gradients in the whole run"),
+        _count("gradients", "Number of gradients in the whole run"),
         *_SOURCE,
     ),
 )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
@@ -11,12 +12,10 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.steps import Steps
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract.events import (
-    ChannelTraffic,
     Configuration,
     Environment,
     Evaluation,
     PhaseTimes,
-    StageTimes,
     Staleness,
     Start,
     TrafficTotals,
@@ -82,8 +81,7 @@ _OF_THE_NETWORK = ("wire_bytes", "network_bytes")
 
 def rows(table: ExportTable, submission: Submission, run: RunResult) -> Iterator[Row]:
     """Return the rows of a run in a table."""
-    identity = _identity(submission, run)
-    return _ROWS[table.name](identity, run)
+    return _ROWS[table.name](_identity(submission, run), run)
 
 
 def _records(identity: Row, run: RunResult) -> Iterator[Row]:
@@ -161,16 +159,6 @@ _NUMBERS = (
 """Setting paths of the table's integer columns."""
 
 
-def _channels(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(TrafficTotals) if run.log else None
-    return _parts(CHANNELS, identity, run, event, event.channels if event else None)
-
-
-def _phases(identity: Row, run: RunResult) -> Iterator[Row]:
-    event = run.log.event(PhaseTimes) if run.log else None
-    return _parts(PHASES, identity, run, event, event.stages if event else None)
-
-
 def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
     event = run.log.event(Staleness) if run.log else None
     if run.log is None or event is None:
@@ -191,19 +179,16 @@ def _staleness(identity: Row, run: RunResult) -> Iterator[Row]:
 
 
 def _parts(
-    table: ExportTable,
-    identity: Row,
-    run: RunResult,
-    event: TrafficTotals | PhaseTimes | None,
-    parts: Iterable[ChannelTraffic | StageTimes] | None,
+    table: ExportTable, kind: type[TrafficTotals | PhaseTimes], parts: str, identity: Row, run: RunResult
 ) -> Iterator[Row]:
-    """Return one row per channel or stage of an event that covers several steps."""
+    """Yield one row for each of the `parts` (channels or stages) of an event that covers several steps."""
+    event = run.log.event(kind) if run.log else None
     if run.log is None or event is None:
         return
     hidden, file = _hidden(run), locate(run.log.path)
     span = (event.from_step, event.to_step)
     columns = table.columns[len(IDENTITY) + len(span) : -2]
-    for part in parts or ():
+    for part in getattr(event, parts) or ():
         values = (
             _SHOWN[column.type](getattr(part, column.name)) if column.name not in hidden else None for column in columns
         )
@@ -219,8 +204,8 @@ _SHOWN: Mapping[Type, Callable[[Any], Value]] = {
 _ROWS: Mapping[str, Callable[[Row, RunResult], Iterator[Row]]] = {
     RECORDS.name: _records,
     RUNS.name: _runs,
-    CHANNELS.name: _channels,
-    PHASES.name: _phases,
+    CHANNELS.name: partial(_parts, CHANNELS, TrafficTotals, "channels"),
+    PHASES.name: partial(_parts, PHASES, PhaseTimes, "stages"),
     STALENESS.name: _staleness,
 }
 

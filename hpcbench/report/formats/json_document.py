@@ -150,8 +150,8 @@ _RUN = {
     **_map_same_names(
         "model_flops_per_rank", "tokens_per_s_per_rank", "hardware_flops_per_rank", "unlabelled_flops_per_rank"
     ),
-    "chip": "chip",
-    "peak_flops_per_rank": "peak",
+    "chip": "basis.chip",
+    "peak_flops_per_rank": "basis.peak",
     **_map_same_names("mfu", "hfu", "time", "dimensions", "hosts", "memory", "skipped", "nan_steps"),
     **_map_same_names("message_bytes", "wire_bytes", "loss_train", "loss_valid", "diverged_at"),
     "notes": "notes",

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.history.read import SubmissionSpeed
-from hpcbench.report.statistics import Interval, Mean, exponentiate, mean_interval, welch
+from hpcbench.report.statistics import Mean, welch
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,3 @@ def split_levels(points: Sequence[SubmissionSpeed], changes: Sequence[LevelChang
         SpeedLevel(first, last - 1, fmean(point.log_speed for point in points[first:last]))
         for first, last in pairwise(ends)
     ]
-
-
-def compute_loss(levels: Sequence[SpeedLevel]) -> float:
-    """Return the fractional speed loss of the newest level relative to the fastest level."""
-    return 1 - math.exp(levels[-1].log_speed - max(level.log_speed for level in levels))
-
-
-def estimate_speed(point: SubmissionSpeed) -> Interval:
-    """Return the geometric mean of a point's speeds, with an interval over the runs."""
-    return exponentiate(mean_interval([math.log(speed) for speed in point.speeds]))

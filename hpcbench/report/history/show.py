@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from hpcbench.contract.text import make_printable
+from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
@@ -16,12 +17,11 @@ from hpcbench.present.results import Results, resolve_format
 from hpcbench.report.history.levels import (
     LevelChange,
     SpeedLevel,
-    compute_loss,
-    estimate_speed,
     find_changes,
     split_levels,
 )
 from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, describe_changes, find_files, read_history
+from hpcbench.report.statistics import geometric_interval
 
 _COLUMNS = (
     Column("scheme", "scheme", text=True),
@@ -36,6 +36,7 @@ _METHOD = (
     "series and all possible positions (Student's t test; Welch's t test over the runs if there are only two "
     "submissions)."
 )
+_UNKNOWN_TIME = datetime.fromtimestamp(0, timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class SpeedSeries:
     @property
     def loss(self) -> float:
         """Fractional speed loss of the newest level relative to the fastest level."""
-        return compute_loss(self.levels)
+        speeds = [level.log_speed for level in self.levels]
+        return 1 - math.exp(speeds[-1] - max(speeds))
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def show_history(
 ) -> int:
     """Show the history. Return 1 if a series lost at least the fraction `limit` of its speed."""
     chosen = resolve_format(format, output)
-    if format == "csv" or chosen == "csv":
+    if chosen == "csv":
         raise UserError("history: CSV output is not supported: use --format json, or read the exported files directly")
     history = make_history(read_history(find_files(paths), since), limit)
     if not history.series:
@@ -186,7 +188,7 @@ def _make_chapter(study: str, site: str, cell: str, members: Sequence[SpeedSerie
     for series in members:
         changes = {change.at: change for change in series.changes}
         for i, point in enumerate(series.points):
-            speed = estimate_speed(point)
+            speed = geometric_interval(point.speeds)
             shift = changes.get(i)
             stack = "; ".join(describe_changes(series.points[i - 1], point)) if i else ""
             tone: Any = "" if shift is None else "bad" if shift.ratio < 1 else "good"
@@ -212,8 +214,8 @@ def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
         marks: dict[datetime, None] = {}
         for number, series in enumerate(members):
             colour = COLOURS[number % len(COLOURS)]
-            times = [_parse_time(point.time) for point in series.points]
-            speeds = [estimate_speed(point) for point in series.points]
+            times = [parse_time(point.time) or _UNKNOWN_TIME for point in series.points]
+            speeds = [geometric_interval(point.speeds) for point in series.points]
             for time, speed in zip(times, speeds, strict=True):
                 if speed.low is not None and speed.high is not None:
                     axis.plot([time, time], [speed.low, speed.high], color=colour, linewidth=1)
@@ -240,10 +242,3 @@ def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
         "Dotted lines: changes of the software or the machine, listed in the table."
     )
     return Figure("history", title, caption, draw)
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return datetime.fromtimestamp(0).astimezone()

@@ -10,7 +10,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, INK, SMALL, WIDTH, grid
 from hpcbench.report.compare import Cell, SchemeRow
-from hpcbench.report.statistics import is_usable, mean_interval
+from hpcbench.report.statistics import Interval, is_usable, mean_interval
 from hpcbench.report.titles import describe_cell
 
 if TYPE_CHECKING:
@@ -61,6 +61,14 @@ def draw_mark(axes: "Axes", x: float, y: float, *, finding: str | None) -> None:
         linestyle="none",
         zorder=3,
     )
+
+
+def list_ends(ratio: Interval | None) -> list[float]:
+    """List the values of a ratio that the axis limits must include. Very wide intervals are clipped."""
+    if ratio is None:
+        return []
+    ends = [end for end in (ratio.estimate, ratio.low, ratio.high) if end is not None and math.isfinite(end)]
+    return [min(max(end, ratio.estimate / 4), ratio.estimate * 4) for end in ends]
 
 
 def make_panels(fig: Any, titles: Sequence[str], *, height: float) -> "list[Axes]":

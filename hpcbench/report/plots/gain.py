@@ -1,7 +1,6 @@
 """Figure of a sweep: the gain of each scheme as a function of the swept number."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcbench.collect.submission import Submission
@@ -20,12 +19,8 @@ _WIDE = 4.0
 """The axis is logarithmic if the ratio of the largest to the smallest value exceeds this number."""
 
 
-@dataclass(frozen=True)
-class _Gain:
-    """Gain of a scheme at one value of the swept key."""
-
-    x: float
-    speed: SpeedFinding
+_Gain = tuple[float, SpeedFinding]
+"""Value of the swept key, and gain of a scheme at this value."""
 
 
 def find_swept_key(cells: Sequence[Cell]) -> str | None:
@@ -45,7 +40,7 @@ def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
         others = describe_cell({other: value for other, value in cell.values.items() if other != key})
         for row in cell.rows:
             if row.speed is not None:
-                point = _Gain(float(cell.values[key]), row.speed)
+                point = float(cell.values[key]), row.speed
                 panels.setdefault(row.scheme, {}).setdefault(others, []).append(point)
     if not panels:
         return None
@@ -53,7 +48,7 @@ def plot_gain(submission: Submission, cells: list[Cell]) -> Figure | None:
 
     def draw(fig: Any) -> None:
         axes = make_panels(fig, [name(scheme) for scheme in panels], height=1.15)
-        places = sorted({point.x for curves in panels.values() for points in curves.values() for point in points})
+        places = sorted({x for curves in panels.values() for points in curves.values() for x, _ in points})
         if places[0] > 0 and places[-1] / places[0] > _WIDE:
             axes[0].set_xscale("log", base=2)
             axes[0].set_xticks(places, [f"{place:g}" for place in places])
@@ -82,14 +77,14 @@ def _draw_gains(axes: "Axes", points: Sequence[_Gain], number: int, label: str) 
     colour, marker = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
     dashes = DASHES[number // len(COLOURS) % len(DASHES)]
     axes.plot(
-        [point.x for point in points],
-        [point.speed.estimate for point in points],
+        [x for x, _ in points],
+        [speed.estimate for _, speed in points],
         color=colour,
         linestyle=dashes,
         linewidth=1.2,
         label=make_printable(label, 40),
     )
-    for x, speed in ((point.x, point.speed) for point in points):
+    for x, speed in points:
         if speed.low is not None and speed.high is not None:
             axes.plot([x, x], [speed.low, speed.high], color=colour, linewidth=1.0)
         fill = colour if speed.shown in DECIDED else "none"

@@ -8,7 +8,7 @@ from hpcbench.predict.prediction_file import format_cell
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.plots.drawing import name
-from hpcbench.report.predictions import StoredNetworkTime, read_network_times
+from hpcbench.report.predictions import read_network_times
 
 _FACTORS = tuple(10 ** (k / 10 - 1.5) for k in range(31))
 """Multiples of the machine's bandwidth, from 0.03 to 30."""
@@ -31,7 +31,8 @@ def plot_gain_over_bandwidth(submission: Submission, cell: Cell) -> Figure | Non
         axes.axhline(1, color=INK, linewidth=0.8, zorder=1)
         axes.axvline(here, color=INK, linewidth=0.8, linestyle=":", zorder=1)
         for k, (row, time) in enumerate(drawn):
-            _draw_scheme(axes, k, row, [here * factor for factor in _FACTORS], _compute_ratios(base, time), here)
+            ratios = [base.compute_seconds(factor) / time.compute_seconds(factor) for factor in _FACTORS]
+            _draw_scheme(axes, k, row, [here * factor for factor in _FACTORS], ratios, here)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.minorticks_off()
         axes.set_xlabel("bandwidth of a node's network / (Gbit/s)")
@@ -45,10 +46,6 @@ def plot_gain_over_bandwidth(submission: Submission, cell: Cell) -> Figure | Non
         " intervals over the pairs."
     )
     return Figure("gain-over-bandwidth", "Predicted speed by network bandwidth", caption, draw)
-
-
-def _compute_ratios(base: StoredNetworkTime, time: StoredNetworkTime) -> list[float]:
-    return [base.compute_seconds(factor) / time.compute_seconds(factor) for factor in _FACTORS]
 
 
 def _draw_scheme(axes: Any, number: int, row: SchemeRow, x: list[float], ratios: list[float], here: float) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, power
@@ -16,9 +16,6 @@ from hpcbench.report.compare import Cell
 from hpcbench.report.plots.drawing import NamedLines, fit_name, label_right, list_axes, name
 from hpcbench.report.quantities.traffic import ERROR
 from hpcbench.report.statistics import is_usable
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CHANNELS, MOST_CODECS = 4, 5
 """Maximum number of groups in the figure, and of lines per group.
@@ -72,7 +69,6 @@ def plot_error_over_wire(submission: Submission, cell: Cell) -> Figure | None:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         step = 1 + len(exponents) // 6
         axes[0].set_xscale("log")
-        axes[0].set_xlim(low / 2, high * 2)
         for axis, (_, codecs) in zip(axes, groups, strict=True):
             axis.set_xticks([10.0**k for k in exponents[::step]], [power(k) for k in exponents[::step]])
             axis.minorticks_off()

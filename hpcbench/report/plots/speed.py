@@ -1,6 +1,5 @@
 """Figures of each scheme's speed: relative to the baseline, and per rank as a function of job size."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from hpcbench.report.plots.drawing import (
     describe_band,
     draw_mark,
     label_right,
+    list_ends,
     list_schemes,
     make_panels,
     name,
@@ -39,7 +39,7 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
 
     def draw(fig: Any) -> None:
         axes = list_schemes(fig, [(cell, cell.rows) for cell in compared], room=0.45)
-        ends = [end for cell in compared for row in cell.rows for end in _list_ends(row)]
+        ends = [end for cell in compared for row in cell.rows for end in list_ends(row.speed)]
         low, high = min(*ends, 0.98), max(*ends, 1.02)
         if high / low > _WIDE:
             axes[0].set_xscale("log")
@@ -62,15 +62,6 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
     if any(row.partial for cell in compared for row in cell.rows):
         caption += " *: runs that did not complete. They are not compared."
     return Figure("throughput", "Speed relative to the baseline", caption, draw)
-
-
-def _list_ends(row: SchemeRow) -> list[float]:
-    """List the values that the axis limits must include. Very wide intervals are clipped."""
-    if row.speed is None:
-        return []
-    estimate = row.speed.estimate
-    ends = [estimate, row.speed.low or estimate, row.speed.high or estimate]
-    return [min(max(end, estimate / 4), estimate * 4) for end in ends if math.isfinite(end)]
 
 
 def _draw_speeds(axes: "Axes", y: int, row: SchemeRow, *, is_baseline: bool) -> None:

@@ -1,6 +1,5 @@
 """Figures of asynchronous training: time to a loss relative to the reference, and staleness of the weights."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ from hpcbench.plot_labels import fitted
 from hpcbench.plot_style import COLOURS, HATCHES, INK, SMALL, WIDTH, grid
 from hpcbench.present.document import Figure
 from hpcbench.report.compare import Cell
-from hpcbench.report.plots.drawing import make_panels, name
+from hpcbench.report.plots.drawing import list_ends, make_panels, name
 from hpcbench.report.synchrony import Arm, list_arms
 
 if TYPE_CHECKING:
@@ -40,7 +39,8 @@ def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | Non
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
         axes.set_ylim(len(compared) - 0.5, -0.5)
-        axes.set_yticks(range(len(compared)), [fitted(_write_name(arm), _NAMES) for arm in compared])
+        names = [f"{name(arm.way.name)}, {name(arm.scheme)}" for arm in compared]
+        axes.set_yticks(range(len(compared)), [fitted(text, _NAMES) for text in names])
         axes.set_xlabel("time / time of the reference")
 
     caption = (
@@ -52,12 +52,8 @@ def plot_time_to_loss(submission: Submission, cells: list[Cell]) -> Figure | Non
 
 
 def _compute_limits(compared: Sequence[Arm]) -> tuple[float, float]:
-    """Compute the limits of the x axis. Very wide intervals are clipped."""
-    ends = [0.9, 1.1]
-    for arm in compared:
-        if ratio := arm.time_ratio:
-            bounds = [end for end in (ratio.estimate, ratio.low, ratio.high) if end is not None and math.isfinite(end)]
-            ends += [min(max(end, ratio.estimate / 4), ratio.estimate * 4) for end in bounds]
+    """Compute the limits of the x axis."""
+    ends = [0.9, 1.1, *(end for arm in compared for end in list_ends(arm.time_ratio))]
     return min(ends) / 1.08, max(ends) * 1.08
 
 
@@ -70,10 +66,6 @@ def _draw_time(axes: "Axes", y: int, arm: Arm) -> None:
         axes.plot([ratio.low, ratio.high], [y, y], color=COLOURS[0], linewidth=1.6, solid_capstyle="butt")
     face = COLOURS[0] if arm.state == "reached" else "white"
     axes.plot(ratio.estimate, y, marker="o", markersize=5.5, color=COLOURS[0], markerfacecolor=face, zorder=3)
-
-
-def _write_name(arm: Arm) -> str:
-    return f"{name(arm.way.name)}, {name(arm.scheme)}"
 
 
 def plot_staleness(submission: Submission, cells: list[Cell]) -> Figure | None:

@@ -154,14 +154,13 @@ def _set_loss_scale(axes: "Axes", rows: Sequence[SchemeRow], margin: float, *, i
 
     ends, farthest = _list_ends(rows), _measure_reach(rows)
     axes.margins(y=0.08)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")
-    if not is_folded:
+    if is_folded:
+        axes.set_yscale("symlog", linthresh=margin, linscale=1)
+        axes.minorticks_off()
+        decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
+        beyond = [tick for tick in decades if 3 * margin <= tick <= farthest] or [decades[-1]]
+        signs = [sign for sign in (-1, 1) if any(sign * end > 2 * margin for end in ends)]
+        axes.set_yticks(sorted([0.0, *(sign * tick for sign in signs for tick in beyond)]))
+    else:
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        return
-    axes.set_yscale("symlog", linthresh=margin, linscale=1)
-    axes.minorticks_off()
-    decades = [10.0**k for k in range(math.floor(math.log10(margin)), math.ceil(math.log10(farthest)) + 1)]
-    beyond = [tick for tick in decades if 3 * margin <= tick <= farthest] or [decades[-1]]
-    signs = [sign for sign in (-1, 1) if any(sign * end > 2 * margin for end in ends)]
-    axes.set_yticks(sorted([0.0, *(sign * tick for sign in signs for tick in beyond)]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.2g}" if value else "0")

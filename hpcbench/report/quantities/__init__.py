@@ -15,8 +15,8 @@ from hpcbench.present.notation import (
     integer,
     loss,
     percent,
+    ratio,
     seconds_unit,
-    thousandths,
 )
 from hpcbench.report.measures import Measures, select_counted
 from hpcbench.report.statistics import average_known, average_known_geometrically, is_usable
@@ -32,21 +32,17 @@ Scale = Callable[[Iterable[float | None], bool], DisplayUnit]
 """Function that chooses the unit for a set of values. The flag states whether ranks compute on GPUs."""
 
 
-def _choose_seconds(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
-    return seconds_unit(values)
-
-
-def _choose_bytes(values: Iterable[float | None], gpu: bool) -> DisplayUnit:
-    return bytes_unit(values)
+def _ignore_gpu(choose: Callable[[Iterable[float | None]], DisplayUnit]) -> Scale:
+    return lambda values, gpu: choose(values)
 
 
 def _fix_scale(write: Callable[[float | None], str]) -> Scale:
     return lambda values, gpu: DisplayUnit(1.0, "", write)
 
 
-SECONDS, BYTES, FLOPS = _choose_seconds, _choose_bytes, flops_unit
+SECONDS, BYTES, FLOPS = _ignore_gpu(seconds_unit), _ignore_gpu(bytes_unit), flops_unit
 NUMBER, COUNT, PERCENT = _fix_scale(DisplayUnit(1.0, "").show), _fix_scale(integer), _fix_scale(percent)
-RATIO, LOSS = _fix_scale(thousandths), _fix_scale(loss)
+RATIO, LOSS = _fix_scale(ratio), _fix_scale(loss)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from hpcbench.collect.submission import Submission
 from hpcbench.present.document import Field, Table, tabulate
 from hpcbench.present.notation import name
-from hpcbench.report.columns import make_columns, make_scheme_column
+from hpcbench.report.columns import SCHEME_NAME, make_columns
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import COUNT, NUMBER, PERCENT, SECONDS, Quantity
+from hpcbench.report.quantities.traffic import find_dimension
 
 IMBALANCE = Quantity(
     key="expert_imbalance",
@@ -68,8 +69,7 @@ EXPERTS = (IMBALANCE, DROPPED, UNUSED, ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
 
 def _read_seconds(run: Measures, part: str) -> float | None:
     """Return a part of the expert traffic's time, in seconds per step and rank."""
-    totals = next((totals for totals in run.dimensions if totals.dimension == "EP"), None)
-    seconds: float | None = getattr(totals, part, None)
+    seconds: float | None = getattr(find_dimension(run, "EP"), part, None)
     return seconds
 
 
@@ -83,7 +83,7 @@ def tabulate_experts(submission: Submission, cell: Cell) -> Table | None:
         return None
     times = (ALL_TO_ALL_EXPOSED, ALL_TO_ALL_HIDDEN)
     unit = ALL_TO_ALL_EXPOSED.choose_unit(quantity.average(row.runs) for quantity in times for row in cell.rows)
-    fields: list[Field[SchemeRow]] = [make_scheme_column()]
+    fields: list[Field[SchemeRow]] = [SCHEME_NAME]
     for quantity in EXPERTS:
         fields += make_columns([quantity], cell.rows, unit=unit if quantity in times else None)
     title = "Experts: balance, drops, and all-to-all per step and rank"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hpcbench.contract.events import MemoryUse
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, HIGHEST, MEDIAN, PERCENT, SECONDS, Exported, Quantity, Value
+from hpcbench.report.quantities.traffic import find_dimension
 from hpcbench.report.resources import PARTS
 from hpcbench.report.traffic import DIMENSIONS
 
@@ -123,8 +124,8 @@ def _declare_part(of: Quantity, key: str, group: int) -> Quantity:
 
 def _declare_exposed(dimension: str) -> Quantity:
     def value(run: Measures) -> Value:
-        waited = [totals.exposed_s for totals in run.dimensions if totals.dimension == dimension]
-        return sum(waited) if run.phases and waited else None
+        totals = find_dimension(run, dimension)
+        return totals.exposed_s if run.phases and totals else None
 
     return replace(
         STEP,

@@ -7,7 +7,7 @@ from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
 from hpcbench.contract import events
 from hpcbench.present.document import Field, Table, tabulate
-from hpcbench.report.columns import make_columns, make_scheme_column
+from hpcbench.report.columns import SCHEME_NAME, make_columns
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.quantities import BYTES, PERCENT, Quantity
 
@@ -83,5 +83,5 @@ def tabulate_sparse_rows(submission: Submission, cell: Cell) -> Table | None:
     """Make the table of density, switch point and saved bytes, or return None if no run can send rows."""
     if not any(run.extract(read_sparse_gradients) for run in cell.runs):
         return None
-    fields: list[Field[SchemeRow]] = [make_scheme_column(), *make_columns(SPARSE_ROWS, cell.rows)]
+    fields: list[Field[SchemeRow]] = [SCHEME_NAME, *make_columns(SPARSE_ROWS, cell.rows)]
     return tabulate("sparse", "The embedding's gradient by rows: bytes saved per step, all ranks", cell.rows, fields)

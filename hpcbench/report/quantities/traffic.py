@@ -87,7 +87,8 @@ CODED = Quantity(
 )
 
 
-def _find_dimension(run: Measures, name: str) -> traffic.TrafficSum | None:
+def find_dimension(run: Measures, name: str) -> traffic.TrafficSum | None:
+    """Return the traffic of a parallel dimension, or None if the run has none."""
     return next((totals for totals in run.dimensions if totals.dimension == name), None)
 
 
@@ -98,7 +99,7 @@ def _declare_wire(dimension: str) -> Quantity:
         head=f"wire/message {dimension}",
         label="",
         meaning="Bytes after the codec per byte before the codec, of the traffic of this dimension",
-        run=lambda run: totals.wire_over_message if (totals := _find_dimension(run, dimension)) else None,
+        run=lambda run: totals.wire_over_message if (totals := find_dimension(run, dimension)) else None,
         table="traffic",
         group=1,
     )
@@ -107,7 +108,7 @@ def _declare_wire(dimension: str) -> Quantity:
 def _declare_coded(dimension: str) -> Quantity:
     def together(runs: Sequence[Measures], _: object = None) -> Value:
         return traffic.compute_coded_part(
-            [totals for run in select_counted(runs) if (totals := _find_dimension(run, dimension))]
+            [totals for run in select_counted(runs) if (totals := find_dimension(run, dimension))]
         )
 
     return replace(

@@ -1,9 +1,8 @@
 """Tables of a cell with one row per scheme. Each table shows the quantities declared for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
 
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.events import Configuration
@@ -19,20 +18,20 @@ from hpcbench.present.notation import (
     quantity,
     ratio,
     seconds_unit,
-    thousandths,
 )
 from hpcbench.report.columns import (
     CHANGE,
     LOSS,
     LOSS_IN_TIME,
+    SCHEME,
+    SCHEME_NAME,
     SPEED,
     STEP_TIME,
     make_columns,
     make_samples_column,
-    make_scheme_column,
     show_finding,
 )
-from hpcbench.report.compare import Cell, SchemeRow, compute_step_time
+from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.curves import WINDOW
 from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures, is_gpu
@@ -41,6 +40,7 @@ from hpcbench.report.quantities.catalogue import list_of_table
 from hpcbench.report.quantities.resources import DEVICE, HOST, HOST_RANK, RESERVED, STEP
 from hpcbench.report.quantities.speed import LOSS_TRAIN, LOSS_VALID, STEP_MEDIAN, STEP_P95, STEP_P99
 from hpcbench.report.quantities.traffic import DECODE, ENCODE, EXPOSED, EXPOSED_PART, FROM_HOST, HIDDEN, TO_HOST
+from hpcbench.report.series import compute_series_interval
 from hpcbench.report.statistics import Interval, average_known, paired_difference
 from hpcbench.report.titles import find_example
 from hpcbench.report.traffic import TrafficSum, find_window, sum_by_axis
@@ -73,7 +73,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
     unit = seconds_unit(interval.estimate for interval in intervals.values() if interval)
     times = Column(STEP_TIME.key, STEP_TIME.head.format(unit=unit.name), help=STEP_TIME.meaning)
     fields: list[Field[SchemeRow]] = [
-        make_scheme_column(),
+        SCHEME_NAME,
         (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
         *make_columns((STEP_MEDIAN, STEP_P95, STEP_P99), cell.rows, unit=unit),
         make_samples_column(cell.rows),
@@ -88,7 +88,7 @@ def tabulate_phases(submission: Submission, cell: Cell) -> Table | None:
     if not any(run.phases for run in cell.runs):
         return None
     unit = STEP.choose_unit(STEP.average(row.runs) for row in cell.rows)
-    fields = [make_scheme_column()]
+    fields = [SCHEME_NAME]
     for phase in list_of_table("phases", first=(STEP,)):
         fields += make_columns([phase], cell.rows, unit=unit if phase.unit == "s" else None)
     title = f"Phases of a step: in {unit.name}, and as fractions of the step"
@@ -101,7 +101,7 @@ def tabulate_loss(submission: Submission, cell: Cell) -> Table | None:
     shown = Column("loss_shown", "shown", text=True, help="Finding about the loss at equal steps.")
     in_time = Column("loss_in_time_shown", "shown", text=True, group=1, help="Finding about that loss.")
     fields: list[Field[SchemeRow]] = [
-        make_scheme_column(),
+        SCHEME_NAME,
         *make_columns(first, cell.rows),
         (replace(LOSS.field()[0], head="vs baseline at equal steps (95 % CI)"), LOSS.entry),
         (shown, lambda row: show_finding(row.loss_shown, _TONES)),
@@ -135,7 +135,7 @@ def tabulate_traffic(submission: Submission, cell: Cell) -> Table | None:
     placed = (*times, EXPOSED_PART, *links)
     change = Column("exposed_difference", CHANGE, help="Exposed time minus the baseline's, pair by pair.")
     fields: list[Field[SchemeRow]] = [
-        make_scheme_column(),
+        SCHEME_NAME,
         *make_columns([EXPOSED], rows, unit=unit),
         *make_columns([EXPOSED_PART], rows),
         (change, lambda row: estimate(_compute_change(row, base), lambda interval: between(interval, _sign(unit)))),
@@ -165,9 +165,8 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
         return None
     size = bytes_unit(line.message_bytes for line in lines)
     unit = seconds_unit(seconds for line in lines for seconds in (line.exposed_s, line.hidden_s))
-    of_row, shown = make_scheme_column()
     fields: list[Field[_Axis]] = [
-        (of_row, lambda line: shown(line.row)),
+        (SCHEME, lambda line: name(line.row.scheme)),
         (Column("axis", "axis", text=True, help="Axis of the tensor grid."), lambda line: name(line.axis)),
         (
             Column("message_bytes", f"sent ({size.name})", help="Bytes before the codec, per step and rank."),
@@ -175,7 +174,7 @@ def tabulate_axes(submission: Submission, cell: Cell) -> Table | None:
         ),
         (
             Column("wire_over_message", "wire/message", help="Bytes after the codec per byte before the codec."),
-            lambda line: quantity(line.wire_over_message, thousandths),
+            lambda line: quantity(line.wire_over_message, ratio),
         ),
         (
             Column(
@@ -219,7 +218,7 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
     peaks = (DEVICE, RESERVED, HOST_RANK, HOST)
     lasting = list_of_table("memory", peaks)[len(peaks) :]
     unit = DEVICE.choose_unit(quantity.average(row.runs) for quantity in lasting for row in cell.rows)
-    fields = [make_scheme_column()]
+    fields = [SCHEME_NAME]
     for peak in peaks:
         fields += [*make_columns([peak], cell.rows), _make_ratio_column(cell, peak)]
     fields += make_columns(lasting, cell.rows, unit=unit)
@@ -228,7 +227,10 @@ def tabulate_memory(submission: Submission, cell: Cell) -> Table | None:
 
 def _average_step_time(row: SchemeRow) -> Interval | None:
     """Average the step time over a scheme's runs, or over the steps of a single run."""
-    return compute_step_time(row.counted[0]) if len(row.counted) == 1 else row.step_seconds
+    if len(row.counted) != 1:
+        return row.step_seconds
+    times = row.counted[0].step_times()
+    return compute_series_interval(times) if times else None
 
 
 def _write_speed_notes(cell: Cell) -> list[str]:
@@ -239,17 +241,14 @@ def _write_speed_notes(cell: Cell) -> list[str]:
         else "Step time: mean of the steps. Its interval accounts for the correlation of successive steps. It is absent"
         " if there are too few steps."
     ]
-    logged = next((formulas_of_run for run in cell.runs if (formulas_of_run := _read_formulas(run))), None)
+    events = (run.run.log.read_event(Configuration) for run in cell.runs if run.run.log)
+    logged = next((event.flops_formulas for event in events if event.flops_formulas), None)
     formulas = [
         f"FLOP/s {name}: {make_printable(formula, 120)}."
         for kind, name in _FORMULAS.items()
         if (formula := get_text(logged, kind)) is not None
     ]
     return notes + formulas + [_EXPERTS_NOTE] * any(run.run.settings.model.experts for run in cell.runs)
-
-
-def _read_formulas(run: Measures) -> Mapping[str, Any] | None:
-    return run.run.log.read_event(Configuration).flops_formulas if run.run.log else None
 
 
 def _compute_change(row: SchemeRow, base: SchemeRow | None) -> Interval | None:

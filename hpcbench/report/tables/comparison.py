@@ -14,7 +14,7 @@ from hpcbench.present.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.columns import LOSS, SPEED, make_columns, make_samples_column, make_scheme_column, show_finding
+from hpcbench.report.columns import LOSS, SCHEME_NAME, SPEED, make_columns, make_samples_column, show_finding
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import compute_front
@@ -40,7 +40,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> 
     # A column that contains only 100 % is omitted.
     partly = any(isinstance(row.coded_part, float) and row.coded_part < 1 for row in rows)
     fields: list[Field[SchemeRow]] = [
-        make_scheme_column(),
+        SCHEME_NAME,
         (VERDICT, lambda row: make_verdict_entry(row, weak)),
         make_samples_column(rows),
         SPEED.field(),
@@ -106,7 +106,7 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
         ),
         (
             Column("loss_shown", "shown", text=True, group=1, help="Finding about the loss of the first scheme."),
-            _show_loss,
+            lambda duel: show_finding(duel.loss.shown if duel.loss else None),
         ),
         (
             Column(
@@ -127,10 +127,6 @@ def tabulate_schemes(submission: Submission, cell: Cell) -> Table | None:
 
 def _show_speed(duel: Duel) -> Entry:
     return show_finding(None if duel.speed is None else "slower" if duel.speed.slower else duel.speed.shown)
-
-
-def _show_loss(duel: Duel) -> Entry:
-    return show_finding(duel.loss.shown if duel.loss else None)
 
 
 def _show_both(duel: Duel) -> Entry:

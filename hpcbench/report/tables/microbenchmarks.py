@@ -8,7 +8,7 @@ from pathlib import Path
 from hpcbench.collect.microbenchmarks import Microbenchmark, TableRow
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
-from hpcbench.present.notation import NAMES, DisplayUnit, ratio
+from hpcbench.present.notation import NAMES, DisplayUnit, quantity, ratio
 
 _MAIN = ("bus_bytes_per_s", "seconds", "bytes_per_s", "seconds_overall", "messages_per_s")
 """Quantities for comparing tables, in order of preference. The first quantity that all tables contain is used."""
@@ -101,7 +101,7 @@ def _make_table(group: Sequence[_Measured], key: str | None) -> Table | None:
     first = group[0].tables[0]
     rows = [measured.rows for measured in group]
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: _show_bytes(key[0]))]
+    fields: list[Field[Key]] = [(Column("bytes", "size (B)"), lambda key: quantity(key[0], str))]
     for i, (name, head) in enumerate(_LABELS, 1):
         if len({key[i] for key in keys}) > 1:
             fields.append((Column(name, head, text=True), partial(_make_label, i)))
@@ -142,10 +142,6 @@ def _name_files(group: Sequence[_Measured]) -> list[str]:
 def _make_label(place: int, key: Key) -> Entry:
     label = str(key[place] or "")
     return Entry(label, label) if label else Entry()
-
-
-def _show_bytes(size: int | None) -> Entry:
-    return Entry() if size is None else Entry(f"{size}", size)
 
 
 def _make_figure(rows: Mapping[Key, TableRow], name: str, path: Path) -> Callable[[Key], Entry]:

@@ -10,7 +10,7 @@ from hpcbench.predict.basis import InputBasis
 from hpcbench.predict.prediction_file import format_cell
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
 from hpcbench.present.notation import name, percent, phrase, quantity, seconds_unit
-from hpcbench.report.columns import SCHEME, make_scheme_column
+from hpcbench.report.columns import SCHEME
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.predictions import StoredStep, read_predictions
 from hpcbench.report.titles import write_title
@@ -41,9 +41,8 @@ def tabulate_predicted(submission: Submission, cell: Cell) -> Table | None:
     def step(pick: Callable[[StoredStep], float]) -> Callable[[_Line], Entry]:
         return lambda line: quantity(pick(line.predicted) if line.predicted else None, unit.show)
 
-    of_row, shown = make_scheme_column()
     fields: list[Field[_Line]] = [
-        (of_row, lambda line: shown(line.row)),
+        (SCHEME, lambda line: name(line.row.scheme)),
         (
             Column(
                 "predicted_step_seconds", f"predicted step ({unit.name})", help="Step time predicted at submission."
@@ -102,7 +101,7 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
     of_mean = Column("mean_error", "mean error", help="Mean of |predicted / measured - 1|.")
     fields: list[Field[tuple[str, list[tuple[float, str]]]]] = [
         (SCHEME, lambda row: name(row[0])),
-        (Column("runs", "runs", help="Completed runs that were predicted."), lambda row: _count(row[1])),
+        (Column("runs", "runs", help="Completed runs that were predicted."), lambda row: quantity(len(row[1]), str)),
         (of_mean, lambda row: quantity(statistics.mean(_list_sizes(row[1])), percent)),
         (
             Column("median_error", "median, signed", help="Median of predicted / measured - 1."),
@@ -114,7 +113,7 @@ def tabulate_all_errors(sections: Sequence[tuple[Submission, list[Cell]]]) -> Ta
         ),
         (
             Column("worst_cell", "where", text=True, help="Cell of the worst prediction."),
-            lambda row: phrase(max(row[1], key=_compute_size)[1]),
+            lambda row: phrase(max(row[1], key=lambda error: abs(error[0]))[1]),
         ),
     ]
     return tabulate("prediction-error", "Errors of the predictions", rows, fields)
@@ -152,13 +151,5 @@ def _show_break_even(line: _Line) -> Entry:
     return Entry(f"{gbit:.3g}" if 0 < at < math.inf else "any" if at else "none", gbit)
 
 
-def _count(errors: Sequence[tuple[float, str]]) -> Entry:
-    return Entry(str(len(errors)), len(errors))
-
-
 def _list_sizes(errors: Iterable[tuple[float, str]]) -> list[float]:
     return [abs(error) for error, _ in errors]
-
-
-def _compute_size(error: tuple[float, str]) -> float:
-    return abs(error[0])

@@ -173,4 +173,4 @@ def _format_figure(quantity: str, value: float) -> str:
 
 
 def _find_gpu(row: SchemeRow) -> str:
-    return next((run.chip for run in row.runs if run.chip), "")
+    return next((run.basis.chip for run in row.runs if run.basis.chip), "")

@@ -4,11 +4,11 @@ Points are cells that differ only in machine size. A fixed global batch shows st
 rank shows weak scaling.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.collect.submission import Submission
+from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import bytes_unit, integer, name, percent, quantity, seconds_unit, significant
@@ -20,7 +20,7 @@ from hpcbench.report.quantities.resources import DEVICE, HOST_RANK, PHASES
 from hpcbench.report.quantities.speed import STEP_SECONDS
 from hpcbench.report.statistics import average_known
 from hpcbench.report.tables.by_scheme import count_shares
-from hpcbench.report.titles import find_example
+from hpcbench.report.titles import find_example, write_settings
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class RunSize:
     """Size of a cell's runs, as a point of a scaling series."""
 
     cell: Cell
+    settings: LoggedSettings
     ranks: int
-    nodes: int | None
     batch: int
     """Number of sequences per step."""
 
@@ -77,22 +77,17 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     """
     series: dict[tuple[str, float], list[RunSize]] = {}
     modes = has_modes(cells)
+    # On tensor grids, which split samples, the micro-batch is part of the size.
+    of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
     for size in _list_sizes(cells):
-        series.setdefault((_write_fixed_settings(find_example(size.cell), modes=modes), kind.same(size)), []).append(
-            size
-        )
+        same = write_settings(size.settings, ("model", "data", "train", "device"), {"train": of_size})
+        series.setdefault((same, kind.same(size)), []).append(size)
     points: list[ScalingPoint] = []
-    for (_, value), sizes_of_series in series.items():
-        for mode, sizes in (
-            _group_by_mode(sizes_of_series).items()
-            if modes
-            else ((None, sizes) for sizes in _group_by_layout(sizes_of_series))
-        ):
+    for (_, value), members in series.items():
+        for properties, sizes in _group_by_mode(members) if modes else _group_by_layout(members, cells):
             if len({size.ranks for size in sizes}) > 1:
-                series_text = ", ".join(
-                    [*(_list_distinct(sizes, cells) if mode is None else [mode]), kind.template.format(value)]
-                )
-                points += _make_points(series_text, sorted(sizes, key=lambda size: size.ranks))
+                text = ", ".join([*properties, kind.template.format(value)])
+                points += _make_points(text, sorted(sizes, key=lambda size: size.ranks))
     return points
 
 
@@ -101,28 +96,24 @@ def has_modes(cells: list[Cell]) -> bool:
 
     In this case, each series contains a single mode of tensor parallelism.
     """
-    return any(_read_tensor(size) != "1d" for size in _list_sizes(cells))
+    return any(size.settings.layout.tensor != "1d" for size in _list_sizes(cells))
 
 
-def _read_tensor(size: RunSize) -> str:
-    return find_example(size.cell).settings.layout.tensor
-
-
-def _group_by_mode(sizes: list[RunSize]) -> dict[str, list[RunSize]]:
+def _group_by_mode(sizes: list[RunSize]) -> list[tuple[list[str], list[RunSize]]]:
     """Group the sizes by mode of tensor parallelism. A size without tensor parallelism belongs to every mode."""
     groups: dict[str, list[RunSize]] = {}
-    layouts = {_write_layout(find_example(size.cell), modes=True) for size in sizes}
-    for layout in sorted(layouts):
-        mine = [size for size in sizes if _write_layout(find_example(size.cell), modes=True) == layout]
-        alone = [size for size in mine if (find_example(size.cell).settings.layout.tp or 1) == 1]
-        stated = find_example(mine[0].cell).settings.layout
+    layouts = _index_by_layout(sizes, "tp", "tensor", "depth")
+    for _, mine in sorted(layouts.items()):
+        alone = [size for size in mine if (size.settings.layout.tp or 1) == 1]
+        split = [size for size in mine if (size.settings.layout.tp or 1) != 1]
+        stated = mine[0].settings.layout
         shared = ("cp",) if (stated.cp or 1) > 1 else ()
         others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
         other_settings = [f"{key} {getattr(stated, key)}" for key in others]
-        for mode in sorted({_read_tensor(size) for size in mine if size not in alone}):
-            of_mode = [size for size in mine if size not in alone and _read_tensor(size) == mode]
+        for mode in sorted({size.settings.layout.tensor for size in split}):
+            of_mode = [size for size in split if size.settings.layout.tensor == mode]
             groups[" ".join([f"tensor {mode}", *other_settings])] = [*alone, *of_mode]
-    return groups
+    return [([mode], members) for mode, members in groups.items()]
 
 
 def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
@@ -132,17 +123,22 @@ def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
     return [f"{key} {value}" for key, value in common.items() if any(cell.values.get(key) != value for cell in cells)]
 
 
-def _group_by_layout(sizes: list[RunSize]) -> list[list[RunSize]]:
+def _group_by_layout(sizes: list[RunSize], cells: list[Cell]) -> list[tuple[list[str], list[RunSize]]]:
     """Group the sizes by layout, ignoring data parallelism.
 
     If no two sizes have the same number of ranks, there is one group.
     """
-    if len({size.ranks for size in sizes}) == len(sizes):
-        return [sizes]
-    groups: dict[str, list[RunSize]] = {}
+    apart = len({size.ranks for size in sizes}) == len(sizes)
+    groups = [sizes] if apart else _index_by_layout(sizes, "dp").values()
+    return [(_list_distinct(members, cells), members) for members in groups]
+
+
+def _index_by_layout(sizes: list[RunSize], *of_size: str) -> dict[str, list[RunSize]]:
+    """Group the sizes by layout, without the fields in `of_size`."""
+    layouts: dict[str, list[RunSize]] = {}
     for size in sizes:
-        groups.setdefault(_write_layout(find_example(size.cell)), []).append(size)
-    return list(groups.values())
+        layouts.setdefault(write_settings(size.settings, ["layout"], {"layout": of_size}), []).append(size)
+    return layouts
 
 
 def _make_points(series: str, sizes: list[RunSize]) -> Iterator[ScalingPoint]:
@@ -164,39 +160,17 @@ def _list_sizes(cells: list[Cell]) -> Iterator[RunSize]:
         settings = find_example(cell).settings
         ranks, batch = settings.ranks, settings.train.global_batch
         if ranks and batch and ranks > 0 and batch > 0:
-            yield RunSize(cell, ranks, settings.shape.nodes, batch)
-
-
-def _write_fixed_settings(run: RunResult, *, modes: bool) -> str:
-    """Return, as JSON text, the settings that are constant over all sizes.
-
-    On tensor grids, which split samples, the micro-batch is part of the size.
-    """
-    of_size = ("global_batch", "micro_batch") if modes else ("global_batch",)
-    same = {key: run.settings.raw.get(key) for key in ("model", "data", "train", "device")}
-    if isinstance(same["train"], dict):
-        same["train"] = {key: value for key, value in same["train"].items() if key not in of_size}
-    return json.dumps(same, sort_keys=True)
-
-
-def _write_layout(run: RunResult, *, modes: bool = False) -> str:
-    layout = run.settings.raw.get("layout")
-    of_size = ("tp", "tensor", "depth") if modes else ("dp",)
-    if isinstance(layout, dict):
-        layout = {key: value for key, value in layout.items() if key not in of_size}
-    return json.dumps(layout, sort_keys=True)
+            yield RunSize(cell, settings, ranks, batch)
 
 
 def tabulate_strong_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the strong-scaling table, for points with the same global batch."""
-    title = "Strong scaling: the same global batch on more ranks"
-    return _make_table(STRONG, title, list_points(cells, STRONG), modes=has_modes(cells))
+    return _make_table(STRONG, "Strong scaling: the same global batch on more ranks", cells)
 
 
 def tabulate_weak_scaling(submission: Submission, cells: list[Cell]) -> Table | None:
     """Make the weak-scaling table, for points with the same batch per rank."""
-    title = "Weak scaling: a global batch that grows with the ranks"
-    return _make_table(WEAK, title, list_points(cells, WEAK), modes=has_modes(cells))
+    return _make_table(WEAK, "Weak scaling: a global batch that grows with the ranks", cells)
 
 
 def _make_mode_columns(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
@@ -234,7 +208,8 @@ def _make_mode_columns(points: list[ScalingPoint]) -> list[Field[ScalingPoint]]:
     ]
 
 
-def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, modes: bool) -> Table | None:
+def _make_table(kind: ScalingKind, title: str, cells: list[Cell]) -> Table | None:
+    points = list_points(cells, kind)
     if not points:
         return None
     each = "GPUs" if is_gpu(find_example(points[0].size.cell)) else "ranks"
@@ -246,7 +221,7 @@ def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, mo
             Column("series", "series", text=True, help="Properties that are the same at all compared sizes."),
             lambda point: name("" if is_single else point.series),
         ),
-        (Column("nodes", "nodes"), lambda point: quantity(point.size.nodes, integer)),
+        (Column("nodes", "nodes"), lambda point: quantity(point.size.settings.shape.nodes, integer)),
         (Column("ranks", each), lambda point: quantity(point.size.ranks, integer)),
         *make_fields([STEP_SECONDS], points, lambda quantity, point: quantity.average(point.row.runs)),
         (rates, lambda point: rate(point.row)),
@@ -258,7 +233,7 @@ def _make_table(kind: ScalingKind, title: str, points: list[ScalingPoint], *, mo
             Column("efficiency", "efficiency", help="Speed-up divided by the growth of the ranks; 100 % is ideal."),
             lambda point: quantity(point.efficiency, percent),
         ),
-        *(_make_mode_columns(points) if modes else []),
+        *(_make_mode_columns(points) if has_modes(cells) else []),
     ]
     what = f"{title} ({points[0].series})" if is_single else title
     note = "The efficiency of each scheme is relative to its own smallest size."

@@ -13,7 +13,7 @@ from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import StepJoules, read_energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
-from hpcbench.report.columns import CHANGE, SPEED, IntervalColumn, make_columns, make_samples_column, make_scheme_column
+from hpcbench.report.columns import CHANGE, SCHEME_NAME, SPEED, IntervalColumn, make_columns, make_samples_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures, select_counted
@@ -30,7 +30,7 @@ def _average_in_one_scope(runs: Sequence[Measures], value: Callable[[Measures], 
 def _per_sample(run: Measures) -> float | None:
     """Return the joules per sample, or None if the batch size is unknown."""
     joules = run.extract(read_energy)
-    return joules.per_step / run.batch if joules and run.batch else None
+    return joules.per_step / run.basis.batch if joules and run.basis.batch else None
 
 
 JOULES_SAMPLE = Quantity(
@@ -142,7 +142,7 @@ def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
     if not any(run.extract(read_energy) for run in cell.runs):
         return None
     fields: list[Field[SchemeRow]] = [
-        make_scheme_column(),
+        SCHEME_NAME,
         make_samples_column(cell.rows),
         SPEED.field(),
         *make_columns([JOULES_SAMPLE], cell.rows),
