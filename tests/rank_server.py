@@ -180,7 +180,7 @@ def end() -> NoReturn:
         MPI.Finalize()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    ctypes.PyDLL(None).exit(0)  # holds the interpreter's lock, so other threads do not go on
+    ctypes.PyDLL(None).exit(0)  # holds the interpreter's lock, so no other thread continues
     raise AssertionError("exit returned")
 
 

@@ -86,9 +86,9 @@ def test_every_accepted_pair_is_in_a_case():
 
 @pytest.mark.long
 def test_a_refused_pair_stays_refused_with_another_value_of_a_third_axis():
-    chance, known = Random(3), values()
+    chance, labels = Random(3), values()
     for refused_pair, other in chance.sample(list_other_pairs(), 300):
-        third = chance.choice([value for value in known if value[0] not in (refused_pair[0], other[0])])
+        third = chance.choice([value for value in labels if value[0] not in (refused_pair[0], other[0])])
         assert fewest_ranks(dict((refused_pair, other, third))) is None, (refused_pair, other, third)
 
 
