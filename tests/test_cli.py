@@ -200,13 +200,16 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["submit"], "Missing argument"),
+        (["submit"], "Missing argument 'study': see `hpcbench submit --help`"),
+        (["bench", "codecs", "--frobnicate"], "see `hpcbench bench codecs --help`"),
+        (["run", "--scheme", "nope", "--", "true"], "or a file that ends in .yaml"),
         (["submit", "none.yaml"], "none.yaml: no such file"),
         (["submit", "."], "is a directory"),
         (["submit", "/proc/self/mem"], "cannot be read"),
         (["submit", str(DEMO), "--site", "nowhere"], "unknown site 'nowhere'"),
         (["submit", str(DEMO), "--site", "lasen"], "did you mean 'lassen'?"),
-        (["submit", str(DEMO), "--site", "./none.yaml"], "no such file"),
+        (["submit", str(DEMO), "--site", "./none.yaml"], "site file none.yaml does not exist"),
+        (["submit", str(DEMO), "--set", "nodes=2"], "nodes: 2: local is a single machine"),
         (["submit", str(DEMO), "--site", "/"], "is a directory"),
         (["submit", str(DEMO), "--site", str(DEMO)], "unknown key"),
         (["submit", str(DEMO), "--set", "a"], "expected KEY=VALUE"),
@@ -228,8 +231,9 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["cancel", "."], "no submission.json"),
         (["sites", "nowhere"], "unknown site"),
         (["sites", str(DEMO)], "unknown key"),
-        (["sites", "none.yaml"], "no such file"),
+        (["sites", "none.yaml"], "site file none.yaml does not exist"),
         (["schema", "nonsense"], "use study or site"),
+        (["doctor", "--json", "gone/x.json"], "--json gone/x.json: gone is not a directory"),
         (["sbumit"], "No such command"),
         (["a\nb"], "No such command"),
     ],
@@ -405,6 +409,26 @@ def test_the_study_that_the_readme_submits_to_a_cluster_uses_its_network(
     ]
     code, out, _ = run(capsys, monkeypatch, *command[1:], "--out", str(tmp_path / "o"))
     assert code == 0 and "  messages leave the node in all runs" in out.splitlines()
+
+
+def test_the_name_of_a_site_file_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mycluster.yaml").touch()
+    code, _, err = run(capsys, monkeypatch, "submit", str(DEMO), "--site", "mycluster")
+    assert (code, err) == (
+        2,
+        "hpcbench: --site: unknown site 'mycluster': for the file mycluster.yaml, write ./mycluster.yaml\n",
+    )
+
+
+def test_the_dry_run_names_a_submission_that_does_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, monkeypatch, "submit", str(DEMO), "--dry-run", "--after", "first")
+    assert code == 0 and "  submit would refuse this study here: --after: results/first: no such directory" in out
 
 
 def test_the_dry_run_lists_the_cells_and_runs_that_are_chosen(

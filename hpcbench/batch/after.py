@@ -22,6 +22,12 @@ class After:
     """Whether the submission's jobs may end in any state, including failure. By default, all of them must complete."""
 
 
+def find_named(after: str, results: Path) -> Path:
+    """Return the directory of the submission that `after` names, as in `find_after`."""
+    path = Path(after)
+    return find_root(path if exists(path) else results / after).absolute()
+
+
 def find_after(after: str, *, site: str, results: Path, where: str, any_end: bool) -> After:
     """Return the submission that `after` names.
 
@@ -42,8 +48,7 @@ def find_after(after: str, *, site: str, results: Path, where: str, any_end: boo
     UserError
         The submission does not exist, is on another machine, was not submitted, or has already failed.
     """
-    path = Path(after)
-    root = find_root(path if exists(path) else results / after).absolute()
+    root = find_named(after, results)
     tracked = track(root)
     if tracked.submission.site != site:
         raise UserError(

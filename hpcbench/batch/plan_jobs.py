@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from hpcbench.batch.device_notes import list_device_notes
 from hpcbench.batch.match_runs import matching
 from hpcbench.batch.scripts.containers import check
 from hpcbench.batch.scripts.job import Job
@@ -139,7 +140,7 @@ def plan(
             "no scheme is compared with the baseline: to compare arguments or variables of the program, write them as "
             "`arguments` or `environment` of schemes"
         )
-    return jobs, notes + grid_notes(runs) + idle_notes(runs)
+    return jobs, notes + list_device_notes(runs, site) + grid_notes(runs) + idle_notes(runs)
 
 
 def _system_notes(runs: list[ExpandedRun]) -> list[str]:

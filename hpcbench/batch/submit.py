@@ -121,6 +121,8 @@ def submit(
         )
     base = _base(options, loaded, site)
     after = None if options.dry_run else _after(options, loaded, site, base.parent)
+    if options.dry_run and (missing := _missing_after(options, loaded, base.parent)):
+        notes.append(f"submit would refuse this study here: {missing}")
     if after is not None:
         notes.append(f"starts after {after.root}" + ("" if after.ids else ", which is over"))
         if after.ids and not after.any_end and site.scheduler.kind == "lsf" and "-ti" in site.scheduler.refuses:
@@ -233,6 +235,21 @@ def _after(options: Options, loaded: Loaded, site: Site, results: Path) -> "Afte
 
     where = "--after" if options.after else loaded.document.where(("after",))
     return find_after(wanted, site=site.site, results=results, where=where, any_end=options.after_any)
+
+
+def _missing_after(options: Options, loaded: Loaded, results: Path) -> UserError | None:
+    """Return an error if the submission for which the jobs would wait does not exist. The scheduler is not queried."""
+    wanted = options.after or loaded.study.after
+    if wanted is None:
+        return None
+    from hpcbench.batch.after import find_named
+
+    try:
+        find_named(wanted, results)
+    except UserError as error:
+        where = "--after" if options.after else f"{loaded.document.where(('after',))}: after"
+        return UserError(f"{where}: {error}")
+    return None
 
 
 def _digest(loaded: Loaded, site: bytes, only: str | None) -> str:

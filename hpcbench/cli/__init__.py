@@ -70,13 +70,14 @@ _usage_error: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if ki
 
 def _run() -> int:
     try:
-        result = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        result = app(sys.argv[1:] or ["--help"], standalone_mode=False, prog_name="hpcbench")
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(*error.lines, status=2)
     except _usage_error as error:
-        return _fail(f"{error.format_message()} (see hpcbench --help)", status=2)
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "hpcbench"
+        return _fail(f"{error.format_message().rstrip('.')}: see `{command} --help`", status=2)
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()

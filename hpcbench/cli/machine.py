@@ -76,11 +76,16 @@ def doctor(
         return
     if name is not None:
         raise UserError("--name: is only for a drafted site: add --draft-site, or use --site")
+    from hpcbench.bench.options import check_output
     from hpcbench.doctor.examine import examine
     from hpcbench.doctor.show_checks import show, write
 
+    check_output("--json", json)
     checks = examine(site, run=run)
     show(checks)
     if json is not None:
-        write(checks, json)
+        try:
+            write(checks, json)
+        except OSError as error:
+            raise UserError(f"--json {json}: cannot be written: {error.strerror}: choose another file") from None
     raise typer.Exit(int(any(check.failed for check in checks)))

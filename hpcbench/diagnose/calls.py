@@ -103,7 +103,12 @@ def name_type(name: str) -> tuple[str, int | None]:
 
 
 def type_of_kernel(name: str) -> str:
-    """Extract the short dtype name from a kernel name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``."""
+    """Extract the short dtype name from a kernel name, such as ``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``.
+
+    The result is empty for kernels of messages, which are named int8 for messages of any type.
+    """
+    if "sendrecv" in name.lower():
+        return ""
     parts = re.split(r"[_(<,\s]+", name)
     return next((_TYPES[part.lower()][0] for part in parts if part.lower() in _TYPES), "")
 

@@ -1,6 +1,7 @@
 """The command ``hpcbench diagnose``, which reads traces, and prints and saves the diagnosis."""
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +11,10 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from hpcbench.bench.options import check_output
 from hpcbench.bench.progress import Show, progress
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
-from hpcbench.diagnose.diagnosis import diagnose
+from hpcbench.diagnose.diagnosis import Diagnosis, diagnose
 from hpcbench.diagnose.kineto import RankTrace, read_rank
 from hpcbench.diagnose.own_runs import diagnose_submission, is_submission
 from hpcbench.diagnose.results import Diagnosed
@@ -21,6 +23,8 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
 from hpcbench.present.results import resolve_format
 from hpcbench.programs.settings import load_groups
+
+_RECORD = "hpcbench diagnose --run -- COMMAND"
 
 
 def diagnose_files(
@@ -55,6 +59,9 @@ def diagnose_files(
         return _diagnose_runs(paths[0], output, codec_speed, link_gbit)
     results = Diagnosed(replace(diagnose(_read(find_traces(paths)), groups, codec_speed), link_gbit=link_gbit))
     results.show()
+    for pattern in _list_unmatched(results.diagnosis, groups):
+        names = ", ".join(sorted({row.kind.description for row in results.diagnosis.rows} - {""})) or "not described"
+        print(f"hpcbench: --group {pattern}: matches no group: the groups are {names}", file=sys.stderr)
     if output is not None:
         results.save([output])
     return 0
@@ -113,6 +120,7 @@ def check_options(
         raise UserError(f"--codec-speed {codec_speed:g}: must be above 0, in GB/s of values")
     if link_gbit is not None and not 0 < link_gbit < math.inf:
         raise UserError(f"--link {link_gbit:g}: must be above 0, the bandwidth of a rank's link in Gbit/s")
+    check_output("--output", output)
     if output is not None and resolve_format(None, output) == "html":
         need_matplotlib("a page")
     return read_groups(patterns)
@@ -122,12 +130,16 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
     """Return the given trace files, and the JSON files in the given directories."""
     traces = []
     for path in paths:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or directory: give traces, or record them with `{_RECORD}`")
         if not path.is_dir():
             traces.append(path)
             continue
         inside = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz")))
         if not inside:
-            raise UserError(f"{path}: the directory contains no trace (*.json, *.json.gz)")
+            raise UserError(
+                f"{path}: the directory contains no trace (*.json, *.json.gz): record traces with `{_RECORD}`"
+            )
         traces += inside
     return traces
 
@@ -153,6 +165,17 @@ def read_groups(patterns: Sequence[str]) -> Groups:
                 f"--group {pattern}: give a regular expression, and one of the dimensions {dimensions}"
             ) from None
     return Groups(groups=groups)
+
+
+def _list_unmatched(diagnosis: Diagnosis, groups: Groups) -> list[str]:
+    """Return the user's expressions that match no group of the traced calls."""
+    descriptions = {row.kind.description for row in diagnosis.rows}
+    given = [pattern for pattern in groups.groups if pattern.match is not None]
+    return [
+        f"{pattern.match}={pattern.dimension}"
+        for pattern in given
+        if not any(re.search(str(pattern.match), description) for description in descriptions)
+    ]
 
 
 def _read(paths: Sequence[Path]) -> list[RankTrace]:

@@ -63,10 +63,14 @@ def notes(diagnosis: Diagnosis) -> list[str]:
     ]
     if "" in unknown:
         lines.append("Some calls have no group in the trace: their dimension is unknown.")
+    if (untyped := _untyped(diagnosis)) >= _LEAST:
+        lines.append(
+            f"The gains leave out calls of unknown type, which are exposed for {_percent(untyped)} of the step."
+        )
     if any(row.message_bytes is None for row in diagnosis.rows):
         lines.append(
-            "Some calls have no sizes in the trace: their bytes are unknown. PyTorch 2.4 and newer record them"
-            " (record_shapes=True for gloo)."
+            "Some calls have no sizes in the trace: their bytes are unknown. PyTorch 2.4 and newer record types and "
+            "sizes (for gloo with record_shapes=True)."
         )
     place = "GPU" if diagnosis.is_gpu else "CPU core"
     lines.append(f"Codecs are assumed to run at {diagnosis.codec_speed:g} GB/s of values on a {place} (--codec-speed).")
@@ -84,6 +88,12 @@ def _exposed(diagnosis: Diagnosis) -> str:
 def _gain(diagnosis: Diagnosis) -> str:
     free = [gain for gain in diagnosis.gains if gain.codec == FREE.name]
     best = max(free, key=lambda gain: gain.factor, default=None)
+    untyped = _untyped(diagnosis)
+    if (best is None or best.factor < NOTABLE) and 1 / max(1 - untyped, 1e-9) >= NOTABLE:
+        return (
+            f"The possible gain is unknown: the trace does not contain the data type of calls that are exposed for "
+            f"{_percent(untyped)} of the step."
+        )
     if best is None:
         return "Compression cannot pay here: no call sends floating-point values that a codec encodes."
     if best.factor < NOTABLE:
@@ -99,6 +109,11 @@ def _gain(diagnosis: Diagnosis) -> str:
         f"int8 on {_name_dimension(best.dimension)} can make a step at most {int8.factor:.2f}x faster ({others})"
         f"{_break_even(int8, diagnosis)}."
     )
+
+
+def _untyped(diagnosis: Diagnosis) -> float:
+    """Return the fraction of the step in which calls of unknown type are exposed."""
+    return sum(row.exposed for row in diagnosis.rows if row.kind.dtype == UNKNOWN) / diagnosis.step_seconds
 
 
 def _break_even(gain: Gain, diagnosis: Diagnosis) -> str:

@@ -11,7 +11,8 @@ from hpcbench.batch.scripts.containers import PROGRAMS
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
-from hpcbench.doctor.ranks import PATIENCE, in_job, job_environment, last_error, launcher_of, listed_hosts, rank_command
+from hpcbench.doctor.job_shell import in_job, job_environment
+from hpcbench.doctor.ranks import PATIENCE, last_error, launcher_of, listed_hosts, rank_command
 from hpcbench.study.container import Container
 
 _FIND = ["sh", "-c", 'command -v -- "$0"']

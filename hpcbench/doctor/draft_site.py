@@ -12,7 +12,7 @@ from hpcbench.batch.files import now
 from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts, Sighting
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.scripts.launchers import solve
-from hpcbench.batch.sites.site import Scheduler, Site
+from hpcbench.batch.sites.site import Scheduler, Site, is_amd
 from hpcbench.contract.section import LABEL, NAME
 from hpcbench.doctor import flux, lsf, slurm
 from hpcbench.doctor.cluster import Cluster
@@ -145,7 +145,9 @@ class _Text:
         seen = where if nodes.gpus is not None else "unseen"
         self._put("  gpus", nodes.gpus or 0, ": ".join(filter(None, (seen, nodes.doubt))), sure=certain)
         if nodes.gpu:
-            self._put("  gpu", nodes.gpu, f"{where}: the full name helps readers")
+            self._put(
+                "  gpu", nodes.gpu, f"{where}; write the full name, such as NVIDIA H100, which `hpcbench predict` needs"
+            )
         if nodes.gpu_memory_gb:
             self._put("  gpu_memory_gb", nodes.gpu_memory_gb, where)
         elif nodes.gpus:
@@ -182,13 +184,17 @@ class _Text:
                 "launcher.visibility: one or all; all allows direct copies between GPUs of a node, which changes "
                 "results"
             )
-        amd = bool(nodes.gpu and re.search(r"mi\d|amd|radeon|vega|instinct", nodes.gpu, re.IGNORECASE))
-        if nodes.gpus and not amd:
-            self._put("device", "cuda", "the nodes have GPUs; write cpu to measure without them", sure=False)
-        else:
-            self._put(
-                "device", "cpu", "hpcbench computes on NVIDIA's GPUs only" if amd else "no GPUs were detected", sure=amd
+        if not nodes.gpus:
+            self._put("device", "cpu", "no GPUs were detected", sure=False)
+        elif is_amd(nodes.gpu):
+            why = (
+                "hpcbench's own training needs CUDA; for a study of your own program on these GPUs, write cuda, so "
+                "that jobs request them (docs/how-to/amd.md)"
             )
+            self._put("device", "cpu", why, sure=False)
+        else:
+            why = "the nodes have GPUs; write cpu to measure without them, or if they are by AMD (docs/how-to/amd.md)"
+            self._put("device", "cuda", why if not nodes.gpu else why.partition(", or")[0], sure=False)
         aware = os.environ.get("MPICH_GPU_SUPPORT_ENABLED")
         why = f"MPICH_GPU_SUPPORT_ENABLED is {_clean(aware)} here; " if aware else ""
         self._put(

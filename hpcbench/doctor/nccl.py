@@ -6,7 +6,8 @@ import shlex
 from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor.check import Check, report_missing, report_ok, report_unknown
-from hpcbench.doctor.ranks import PATIENCE, in_job, job_environment, last_error, rank_command
+from hpcbench.doctor.job_shell import in_job, job_environment
+from hpcbench.doctor.ranks import PATIENCE, last_error, rank_command
 
 OLDEST = (2, 27)
 """Oldest NCCL version supported by PyTorch 2.13."""

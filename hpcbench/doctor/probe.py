@@ -38,7 +38,10 @@ def _numpy() -> Finding:
 def _torch() -> Finding:
     import torch
 
-    cuda = torch.version.cuda
+    cuda, rocm = torch.version.cuda, getattr(torch.version, "hip", None)
+    if rocm:
+        fact = f"{torch.__version__}, ROCm {rocm}, sees {torch.cuda.device_count()} GPUs"
+        return "ok", f"{fact}, on which hpcbench's kernels do not run (docs/how-to/amd.md)", ""
     if not cuda:
         return "ok", f"{torch.__version__}, built without CUDA", ""
     nccl = "without NCCL"

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpcbench.batch.schedulers.attempt import CommandOutcome, attempt
-from hpcbench.batch.schedulers.clean_environment import clean_environment
-from hpcbench.batch.schedulers.local import environment
 from hpcbench.batch.scripts.containers import contained
 from hpcbench.batch.scripts.launchers import HOST_FILE, program_name, solve
 from hpcbench.batch.sites.find_launcher import find_sibling
@@ -22,6 +20,7 @@ from hpcbench.batch.sites.met_ranks import remember_met
 from hpcbench.batch.sites.site import Site
 from hpcbench.doctor import probe
 from hpcbench.doctor.check import Check, Health, report_missing, report_ok, report_unknown
+from hpcbench.doctor.job_shell import MODULE_REMEDY, NO_MODULE, explain_failure, in_job, job_environment
 from hpcbench.doctor.mpi import mpiexec
 
 PATIENCE = 120.0
@@ -85,16 +84,18 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
         except ValueError:
             continue  # modules may print messages
         lines[name] = (Health(health), fact, remedy)
-    wanted = {*_NEEDED, *(["CuPy"] if site.device == "cuda" else [])}
+    torch_fact = lines["torch"][1] if "torch" in lines else ""
+    kernels_on_gpu = site.device == "cuda" and ", ROCm " not in torch_fact
+    wanted = {*_NEEDED, *(["CuPy"] if kernels_on_gpu else [])}
     checks = []
     if not lines:
-        where = "" if site.scheduler.kind == "local" else "; it may exist only on compute nodes"
-        fact = f"{shlex.quote(python)}: {answer.problem or 'printed nothing'}{where}"
+        needs_no_place = site.scheduler.kind == "local" or answer.status == NO_MODULE
+        where = "" if needs_no_place else "; it may exist only on compute nodes"
+        fact = f"{shlex.quote(python)}: {explain_failure(answer) or 'printed nothing'}{where}"
         health = Health.MISSING if site.scheduler.kind == "local" else Health.UNKNOWN
         field = "container.python" if has_image(site) else "python"
-        return [
-            Check("python", health, fact, f"name the ranks' interpreter as `{field}` of the site file", needed=True)
-        ]
+        remedy = f"name the ranks' interpreter as `{field}` of the site file"
+        return [Check("python", health, fact, MODULE_REMEDY if answer.status == NO_MODULE else remedy, needed=True)]
     for name in probe.STAGES:
         needed = name in wanted
         if name not in lines:
@@ -103,6 +104,8 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
             )
             continue
         health, fact, remedy = lines[name]
+        if name == "torch" and site.device == "cuda" and fact.endswith("built without CUDA"):
+            health, remedy = Health.MISSING, "install the build of PyTorch for the CUDA version of the nodes"
         if health is not Health.OK and needed:
             remedy = remedy or _REMEDIES.get(name, "")
         checks.append(Check(name, health, fact, remedy, needed))
@@ -112,7 +115,8 @@ def check_interpreter(site: Site, *, run: bool = False) -> list[Check]:
 def check_launchers(site: Site) -> list[Check]:
     """Check the site's launcher and other launchers on this machine."""
     wanted = launcher_of(site)
-    path = attempt(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted])).out.strip().splitlines()
+    answer = attempt(in_job(site, ["sh", "-c", 'command -v -- "$0"', wanted]))
+    path = answer.out.strip().splitlines()
     here = site.scheduler.kind == "local"
     name = f"launcher {wanted.rpartition('/')[2]}"
     checks = []
@@ -121,10 +125,14 @@ def check_launchers(site: Site) -> list[Check]:
             "pip install mpich installs a launcher" if here else "correct launcher in the site file, or add its module"
         )
         fact = f"{wanted} was not found"
+        if answer.status == NO_MODULE:
+            fact, remedy = f"not searched: {explain_failure(answer)}", MODULE_REMEDY
         checks.append(
             report_missing(name, fact, remedy, needed=True)
             if here
-            else report_unknown(name, f"{fact}; it may be available in jobs", remedy)
+            else report_unknown(
+                name, fact if answer.status == NO_MODULE else f"{fact}; it may be available in jobs", remedy
+            )
         )
     else:
         mpi = mpiexec(path[-1]) if site.launcher.kind in ("mpich", "openmpi", "mvapich") else None
@@ -280,18 +288,3 @@ def launcher_of(site: Site) -> str:
     name = site.launcher.program or program_name(site.launcher.kind)
     sibling = find_sibling(name) if site.scheduler.kind == "local" else None
     return sibling or name
-
-
-def in_job(site: Site, argv: list[str]) -> list[str]:
-    """Wrap a command with the modules, setup lines, and variables of the job script."""
-    if not (site.modules or site.setup or site.environment):
-        return argv
-    lines = [f"module load {shlex.quote(module)} >&2 || exit 1" for module in site.modules]
-    lines += [*site.setup, *(f"export {name}={shlex.quote(value)}" for name, value in site.environment.items())]
-    shell = ["bash", "-lc" if site.modules else "-c"]  # a login shell defines `module` and may reset PATH
-    return [*shell, "\n".join([*lines, 'exec "$@"']), "hpcbench", *argv]
-
-
-def job_environment() -> dict[str, str]:
-    """Return the environment of this process without the variables of an enclosing job or launcher."""
-    return clean_environment(environment(), keep=("FLUX_URI",))

@@ -10,7 +10,7 @@ from hpcbench.contract.call_treatment import explain_undecidable
 from hpcbench.contract.interpose import Interposition, TracedSteps
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.programs.exact import is_idle, state_cuda, state_idle, tabulate_reasons
+from hpcbench.programs.exact import is_idle, list_lossy_remedies, state_cuda, state_idle, tabulate_reasons
 from hpcbench.programs.launch import Ended, launch
 from hpcbench.programs.log import Log
 from hpcbench.programs.sent import unknown
@@ -143,3 +143,6 @@ def _show(ended: Ended, out: Path | None, idle: str | None) -> None:
     if idle:
         console.print(f"hpcbench: {idle}. The reasons:", style="bold")
         console.print(tabulate_reasons(summed(ended.ranks)))
+        return
+    for sentence in list_lossy_remedies(summed(ended.ranks)):
+        console.print(f"hpcbench: {sentence}.")

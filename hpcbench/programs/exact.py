@@ -10,6 +10,8 @@ from hpcbench.programs.dimensions import remedy
 
 PLAN = "plan"
 """Reason recorded for calls that `auto` left to PyTorch because PyTorch was faster."""
+LOSSY = ("parameters", "functional gather", "outside backward")
+"""Reasons recorded for calls that are exact unless `lossy` of the groups file names them."""
 CUDA, TORCHCOMMS = "device cuda", "torchcomms"
 """Reasons recorded for GPU calls without a carrier."""
 
@@ -78,6 +80,24 @@ def state_cuda(rows: Sequence[dict[str, Any]]) -> str | None:
     totals = {why: sum(int(row["call_bytes"]) for row in rows if row["why"] == why) for why in (CUDA, TORCHCOMMS)}
     parts = [f"{nbytes / 1e6:.3f} MB were {explain(why)}" for why, nbytes in totals.items() if nbytes]
     return f"tensors on GPUs were sent exactly: {'; '.join(parts)}" if parts else None
+
+
+def list_lossy_remedies(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each kind of calls that a groups file could release for encoding.
+
+    Calls that send less than a tenth of all bytes are left out.
+    """
+    total = sum(int(row["call_bytes"]) for row in rows)
+    sentences = []
+    for why in LOSSY:
+        nbytes = sum(int(row["call_bytes"]) for row in rows if row["why"] == why)
+        meaning, way_out = _REASONS[why]
+        if nbytes and nbytes >= total / 10:
+            sentences.append(
+                f"{nbytes / 1e6:.3f} of {total / 1e6:.3f} MB were sent exactly ({meaning}): to encode them, give "
+                f"--groups FILE with {way_out}"
+            )
+    return sentences
 
 
 def tabulate_reasons(rows: Sequence[dict[str, Any]]) -> Table:

@@ -9,7 +9,7 @@ from hpcbench.contract.interpose import Groups
 from hpcbench.contract.problems import make_user_error
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.errors import UserError
-from hpcbench.study.find_scheme import NOTHING, find_scheme
+from hpcbench.study.find_scheme import NOTHING, SCHEME_OPTION, find_scheme
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.yaml12 import read
 
@@ -30,7 +30,7 @@ def load_scheme(name: str) -> NamedScheme:
         except ValidationError as error:
             raise make_user_error(error, SchemeEntry, document.where) from None
         return _named(path.stem, entry)
-    scheme, _ = find_scheme(name, {}, NOTHING, "--scheme")
+    scheme, _ = find_scheme(name, {}, NOTHING, SCHEME_OPTION)
     return _named(name, scheme)
 
 

@@ -99,7 +99,7 @@ def _first(
         check_rules(study, scheme, size, where)
         check_device(study, scheme, capacity, where)
     else:
-        check_program(study, scheme, where)
+        check_program(study, scheme, size, where)
     values = {key: choice.value for key, choice in cell.items() if key != "scheme"}
     slug = "-".join(_word(key, value) for key, value in values.items())[:100]
     number = 1

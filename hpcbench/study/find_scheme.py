@@ -23,6 +23,8 @@ class Offer:
     """Function that returns the names of all sites that add a scheme."""
 
 
+SCHEME_OPTION = "--scheme"
+"""Option of `hpcbench run`, which also accepts a scheme file."""
 NOTHING = Offer("", {}, lambda scheme: [])
 """Value for a site that adds no schemes."""
 
@@ -35,7 +37,7 @@ def find_scheme(name: str, study_schemes: Mapping[str, Scheme], offer: Offer, wh
     study_schemes
         Schemes defined in the study.
     where
-        ``file:line`` of the name.
+        ``file:line`` of the name, or the option `SCHEME_OPTION`.
 
     Raises
     ------
@@ -57,7 +59,8 @@ def _preset(name: str, offer: Offer, where: str) -> Scheme:
     except ValidationError as error:
         raise make_user_error(error, SchemeEntry, lambda _: f"{where}: scheme {name!r}") from None
     except ValueError as error:
-        raise UserError(f"{where}: {error}{_of_sites(name, offer)}") from None
+        other_source = "a file that ends in .yaml" if where == SCHEME_OPTION else "a scheme under `schemes:`"
+        raise UserError(f"{where}: {error}, or {other_source}{_of_sites(name, offer)}") from None
 
 
 def _of_sites(name: str, offer: Offer) -> str:

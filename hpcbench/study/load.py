@@ -73,7 +73,8 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
     section = next((name for name in ("model", "data", "train", "layout") if name in data), None)
     if schema is ProgramStudy and section is not None:
         raise UserError(
-            f"{where((section,))}: {section}: the program of the study has its own training: remove {section}"
+            f"{where((section,))}: {section}: the program of the study has its own training: remove {section} (steps, "
+            "warmup_steps and seed are fields of program)"
         )
     try:
         study = schema.model_validate(data)

@@ -64,7 +64,8 @@ def run_file(
     study = run.study
     if isinstance(study, ProgramStudy):
         raise UserError(
-            f"{run.where(('program',))}: program: hpcbench cannot model this program: run the study instead"
+            f"{run.where(('program',))}: program: hpcbench cannot model this program, only studies with model, train "
+            "and layout: trace the program with `hpcbench diagnose --run -- COMMAND`, or run the study"
         )
     links = study.links
     files = {key: str((base / path).resolve()) for key in ("path", "tokenizer") if (path := getattr(study.data, key))}

@@ -12,6 +12,7 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train, find_optimizer_misfit
 from hpcbench.errors import UserError
+from hpcbench.study.program_start import find_start_fault
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.size import Capacity, Size
 
@@ -124,14 +125,17 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     )
 
 
-def check_program(study: ProgramStudy, scheme: Scheme, where: Callable[[FieldPath], str]) -> None:
-    """Check that the scheme is applicable to another program.
+def check_program(study: ProgramStudy, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
+    """Check that another program starts the right number of ranks, and that the scheme is applicable to it.
 
     Raises
     ------
     UserError
-        The rules need information that a program's calls do not contain.
+        The command would start a wrong number of ranks, or the rules need information that a program's calls do not
+        contain.
     """
+    if fault := find_start_fault(study.program, size.nodes):
+        raise UserError(f"{where(('program', 'command'))}: program.command: {fault}")
     reason = explain_undecidable(scheme)
     if reason:
         place, field = _place_of(None, study, where)

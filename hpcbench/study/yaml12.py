@@ -33,7 +33,15 @@ class YamlDocument:
     """``file:line`` (or the option) of each key and list item."""
 
     def where(self, path: FieldPath) -> str:
-        """Return the ``file:line`` of a value, or of the innermost enclosing section in the file."""
+        """Return the ``file:line`` (or the option) of a value.
+
+        If the value itself has none, return that of its first inner value, which `--set` may have created, or that of
+        the innermost enclosing section in the file.
+        """
+        if path and path not in self.origins:
+            for inner, origin in self.origins.items():
+                if inner[: len(path)] == path:
+                    return origin
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]]

@@ -76,7 +76,10 @@ def damage_gzip(path: Path) -> Path:
 
 
 WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
-    "missing": (lambda at: [at / "gone.json"], "gone.json: No such file"),
+    "missing": (
+        lambda at: [at / "gone.json"],
+        "gone.json: no such file or directory: give traces, or record them with",
+    ),
     "empty": (lambda at: [write_text(at, "")], "the file is empty"),
     "text": (lambda at: [write_text(at, "hello")], "is not JSON"),
     "another document": (
@@ -86,7 +89,7 @@ WRONG: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "truncated": (lambda at: [cut(at)], "the file is truncated or damaged"),
     "damaged gzip": (lambda at: [damage_gzip(at / "x.json.gz")], "the gzip data is damaged"),
     "no work": (lambda at: [write(at / "x.json", steps(0, 10))], "no kernels, operators or collective calls"),
-    "no trace": (lambda at: [at], "the directory contains no trace"),
+    "no trace": (lambda at: [at], "the directory contains no trace (*.json, *.json.gz): record traces with"),
     "one rank twice": (lambda at: [write(at / f"{k}.json", two_steps()) for k in range(2)], "give one trace per rank"),
     "two jobs": (
         lambda at: [write(at / f"{k}.json", two_steps(), k, 2 + k) for k in range(2)],
@@ -130,6 +133,7 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"link_gbit": 0.0}, "--link 0: must be above 0, the bandwidth of a rank's link in Gbit/s"),
         ({"link_gbit": float("nan")}, "--link nan: must be above 0, the bandwidth of a rank's link in Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
+        ({"output": Path("gone/x.html")}, "--output gone/x.html: gone is not a directory. Create it first"),
     ],
 )
 def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:
@@ -163,3 +167,10 @@ def test_the_share_of_the_link(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert [line.split()[-2] for line in lines if "reduce-scatter" in line and "%" in line[len(heading) - 8 :]] == [
         "50.0"
     ]
+
+
+def test_a_group_that_matches_nothing_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path / "x.json", two_steps())
+    diagnose_files([trace], patterns=["^my_shards$=DP", "default_pg=DP"])
+    names = "TENSOR_MODEL_PARALLEL_GROUP, default_pg"
+    assert capsys.readouterr().err == f"hpcbench: --group ^my_shards$=DP: matches no group: the groups are {names}\n"

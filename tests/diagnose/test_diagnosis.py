@@ -249,3 +249,25 @@ def test_a_lost_call_is_reported(tmp_path: Path) -> None:
     diagnosis = read(tmp_path, complete, complete[:-1])
     assert [(gap.rank, gap.operation, gap.present, gap.expected) for gap in diagnosis.gaps] == [(1, "all-reduce", 3, 4)]
     assert any(line.startswith("The trace of rank 1 contains 3 of 4 all-reduce calls") for line in sentences(diagnosis))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+    ],
+)
+def test_a_kernel_name_without_the_type_leaves_the_gain_unknown(tmp_path: Path, name: str) -> None:
+    """RCCL gives all kernels the same name, and NCCL names messages of any type int8."""
+    diagnosis = read(tmp_path, [*steps(0, 1000), kernel(0, 500), kernel(500, 200, name, stream=40)])
+    text = sentences(diagnosis)
+    assert text[1].startswith("The possible gain is unknown: the trace does not contain the data type of calls")
+    assert "exposed for 20 % of the step" in text[1] and not [line for line in text if "cannot pay" in line]
+
+
+def test_calls_of_unknown_type_are_named_next_to_a_known_gain(tmp_path: Path) -> None:
+    untyped = kernel(500, 100, "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", stream=40)
+    text = sentences(read(tmp_path, [*steps(0, 1000), kernel(0, 500), untyped, collective(700, 200)]))
+    assert text[1].startswith("int8 on DP can make a step at most")
+    assert "The gains leave out calls of unknown type, which are exposed for 10 % of the step." in text

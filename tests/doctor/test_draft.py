@@ -150,6 +150,24 @@ def test_whole_gpus_of_one_model_are_certain(
     assert re.search(r"^  gpus: \d+ +# sinfo$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("gres", "device", "advice"),
+    [
+        ("gpu:mi250x:8", "cpu", "for a study of your own program on these GPUs, write cuda"),
+        ("gpu:h100:8", "cuda", "write cpu to measure without them"),
+        ("gpu:8", "cuda", "write cpu to measure without them, or if they are by AMD (docs/how-to/amd.md)"),
+    ],
+)
+def test_the_device_is_marked_and_explained(
+    machine: Machine, tmp_path: Path, gres: str, device: str, advice: str
+) -> None:
+    machine.answers(change(SLURM, SHAPES, "4|8|1|8|1|16000|gpu:fake:4", f"4|64|2|32|1|385411|{gres}"))
+    text = draft()
+    assert site_of(text, tmp_path).device == device
+    on_one_line = " ".join(text.replace("#", "").split())
+    assert re.search(rf"CHECK: [^:]*{re.escape(advice)}", on_one_line), on_one_line
+
+
 def test_a_node_of_slices_alone_has_no_gpus(machine: Machine, tmp_path: Path) -> None:
     row = "4|8|1|8|1|16000|gpu:fake:4"
     recording = change(SLURM, SHAPES, row, "4|8|1|8|1|16000|gpu:1g.5gb:28")

@@ -18,7 +18,7 @@ from hpcbench.batch.schedulers.attempt import attempt
 from hpcbench.batch.schedulers.cluster import Nodes, QueueFacts
 from hpcbench.batch.sites.met_ranks import have_met
 from hpcbench.batch.sites.site import Site
-from hpcbench.doctor import place, probe, ranks, selftest, shell
+from hpcbench.doctor import job_shell, place, probe, ranks, selftest, shell
 from hpcbench.doctor.check import Check, Health
 from hpcbench.doctor.cluster import Cluster
 from hpcbench.doctor.examine import examine
@@ -262,11 +262,47 @@ def test_an_interpreter_that_crashes_loses_only_the_rest(tmp_path: Path) -> None
     assert torch.health is Health.UNKNOWN and torch.failed and "signal 11" in torch.fact
 
 
+@pytest.mark.parametrize(
+    ("fact", "device", "healthy", "needs_cupy"),
+    [
+        ("2.13.0, built without CUDA", "cpu", True, False),
+        ("2.13.0, built without CUDA", "cuda", False, True),
+        ("2.13.0, CUDA 13.0, sees 4 GPUs, NCCL 2.28", "cuda", True, True),
+        ("2.13.0, ROCm 7.0, sees 8 GPUs", "cuda", True, False),
+    ],
+)
+def test_pytorch_must_be_built_for_the_device(
+    tmp_path: Path, fact: str, device: str, healthy: bool, needs_cupy: bool
+) -> None:
+    lines = [["torch", "ok", fact, ""], ["CuPy", "missing", "No module named 'cupy'", ""]]
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n" + "".join(f"echo '{json.dumps(line)}'\n" for line in lines).replace("'cupy'", "cupy")
+    )
+    python.chmod(0o755)
+    checks = ranks.check_interpreter(local(python=str(python), device=device))
+    torch, cupy = find_check(checks, "torch"), find_check(checks, "CuPy")
+    assert (torch.health is Health.OK, cupy.failed) == (healthy, needs_cupy)
+    assert healthy or torch.remedy == "install the build of PyTorch for the CUDA version of the nodes"
+
+
 def test_setup_and_variables_of_the_site_hold_for_its_interpreter(tmp_path: Path) -> None:
     site = local(setup=["cd /", "export A='x y'"], environment={"B": "$(touch pwned) \"'"})
     code = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'])"
-    outcome = attempt(ranks.in_job(site, [sys.executable, "-c", code]))
+    outcome = attempt(job_shell.in_job(site, [sys.executable, "-c", code]))
     assert outcome.out == "/ x y $(touch pwned) \"'\n"
+
+
+def test_a_module_that_cannot_be_loaded_is_the_reason(machine: Machine) -> None:
+    site = local(scheduler={"kind": "slurm"}, launcher={"kind": "srun"}, node={"cores": 4}, modules=["gone/1"])
+    machine.script("srun", "exit 0")
+    launcher = find_check(ranks.check_launchers(site), "launcher srun")
+    python = find_check(ranks.check_interpreter(site), "python")
+    assert launcher.fact.startswith("not searched: ") and "may exist only" not in python.fact
+    for check in (launcher, python):
+        assert "module: command not found" in check.fact and check.remedy.startswith(
+            "correct `modules` of the site file"
+        )
 
 
 def test_a_launcher_of_another_library_makes_worlds_of_one(tmp_path: Path) -> None:
@@ -310,7 +346,7 @@ def test_variables_of_an_outer_job_are_named_and_kept_from_ranks(monkeypatch: py
     for name in ("SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_CONF", "FLUX_URI"):
         monkeypatch.setenv(name, "1")
     assert "OMPI_COMM_WORLD_SIZE, PMI_RANK, SLURM_JOB_ID: set in this shell" in shell.check_shell().fact
-    clean = ranks.job_environment().keys()
+    clean = job_shell.job_environment().keys()
     assert {"SLURM_CONF", "FLUX_URI"} <= clean and not clean & {"SLURM_JOB_ID", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"}
 
 

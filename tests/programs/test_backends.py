@@ -21,7 +21,7 @@ from hpcbench.contract.treatment import Treatment
 from hpcbench.doctor import probe
 from hpcbench.programs import backends, kernel_operators
 from hpcbench.programs.account import Account
-from hpcbench.programs.exact import explain, state_cuda
+from hpcbench.programs.exact import explain, list_lossy_remedies, state_cuda
 from hpcbench.programs.group_carriers import GroupCarriers
 
 GPU = torch.device("cuda", 0)
@@ -124,6 +124,19 @@ def test_bytes_on_gpus_are_named_by_their_reason() -> None:
     assert state_cuda(rows[2:]) is None
 
 
+def test_calls_that_a_groups_file_would_release_are_named() -> None:
+    rows = [
+        {"why": "parameters", "call_bytes": 6_000_000},
+        {"why": "", "call_bytes": 3_500_000},
+        {"why": "outside backward", "call_bytes": 500_000},
+    ]
+    assert list_lossy_remedies(rows) == [
+        "6.000 of 10.000 MB were sent exactly (parameters): to encode them, give --groups FILE with "
+        "lossy: [parameters], if checkpoints may be lossy"
+    ]
+    assert list_lossy_remedies(rows[1:2]) == list_lossy_remedies([]) == []
+
+
 @pytest.fixture
 def faked_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device", lambda number: nullcontext())
@@ -173,6 +186,15 @@ def test_the_doctor_names_the_nccl_of_pytorch(
     fake.cuda = SimpleNamespace(device_count=lambda: 4, nccl=SimpleNamespace(version=lambda: (2, 28, 3)))
     monkeypatch.setitem(sys.modules, "torch", fake)
     assert probe._torch() == ("ok", fact, "")
+
+
+def test_the_doctor_names_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: Any = ModuleType("torch")
+    fake.__version__, fake.version = "2.15.0", SimpleNamespace(cuda=None, hip="7.0")
+    fake.cuda = SimpleNamespace(device_count=lambda: 8)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    health, fact, _ = probe._torch()
+    assert health == "ok" and fact.startswith("2.15.0, ROCm 7.0, sees 8 GPUs, on which hpcbench's kernels do not run")
 
 
 def run(directory: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:

@@ -109,6 +109,52 @@ def test_errors_are_one_line(tmp_path: Path, old: str, new: str, message: str) -
     assert str(caught.value).startswith(str(tmp_path / "s.yaml"))
 
 
+START = """\
+study: mine
+program: {{command: "{command}", log: nanogpt, steps: 20, start: {start}, env: {env}}}
+nodes: {nodes}
+ranks_per_node: 4
+matrix: {{scheme: [baseline, naive-int8]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "start", "nodes", "env", "fault"),
+    [
+        ("torchrun --nnodes {nodes} train.py", "node", 2, "{}", ""),
+        ("torchrun --standalone train.py", "node", 1, "{}", ""),
+        ("torchrun train.py", "node", 2, "{PET_NNODES: '2'}", ""),
+        ("python train.py", "rank", 2, "{}", ""),
+        ("python -m train torchrun", "rank", 2, "{}", ""),
+        ("bash start.sh torchrun", "rank", 2, "{}", ""),
+        ("srun python train.py", "node", 2, "{}", ""),
+        ("torchrun --standalone train.py", "node", 2, "{}", "a separate world on each of the 2 nodes: use --nnodes {n"),
+        ("torchrun --nproc-per-node 4 train.py", "node", 2, "{}", "without --nnodes, torchrun starts a separate world"),
+        ("torchrun --nnodes 2 train.py", "rank", 2, "{}", "set program.start: node, or give the command of one rank"),
+        ("accelerate launch train.py", "rank", 1, "{}", "accelerate starts ranks"),
+        ("A=1 python3.12 -m torch.distributed.launch t.py", "rank", 1, "{}", "torch.distributed.launch starts ranks"),
+        ("/opt/bin/mpiexec -n 4 python t.py", "rank", 1, "{}", "mpiexec starts ranks, but the site's launcher"),
+    ],
+)
+def test_a_command_that_starts_a_wrong_number_of_ranks_is_refused(
+    tmp_path: Path, command: str, start: str, nodes: int, env: str, fault: str
+) -> None:
+    text = START.format(command=command, start=start, nodes=nodes, env=env)
+    if not fault:
+        assert runs(tmp_path, text)
+        return
+    with pytest.raises(UserError) as caught:
+        runs(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path}/s.yaml:2: program.command: ") and fault in str(caught.value)
+
+
+def test_a_section_that_only_an_option_made_is_named_by_the_option(tmp_path: Path) -> None:
+    loaded(tmp_path)
+    with pytest.raises(UserError, match=r"^--set train.steps=50: train: the program .* has its own training") as caught:
+        load_study(tmp_path / "s.yaml", ["train.steps=50"])
+    assert "steps, warmup_steps and seed are fields of program" in str(caught.value)
+
+
 def test_a_program_is_not_predicted(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="hpcbench cannot model this program"):
         run_file(runs(tmp_path)[0], site="here", threads=1, oversubscribe=False, device="cpu", base=tmp_path)

@@ -100,6 +100,28 @@ def settings(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "c
     }
 
 
+def make_step(
+    step: int, steps: int, loss: float, seconds: float, wire_bytes: int, *, batch: int = 8, ranks: int = 8
+) -> Step:
+    """Return a step with a million message bytes."""
+    rate = batch / seconds
+    flops = FLOPS_PER_SAMPLE * rate / ranks
+    return Step(
+        step=step,
+        steps=steps,
+        loss=loss,
+        seconds=seconds,
+        samples_per_s=rate,
+        model_flops_per_rank=flops,
+        hardware_flops_per_rank=flops,
+        lr=1e-3,
+        gradient_norm=1.25,
+        message_bytes=1_000_000,
+        wire_bytes=wire_bytes,
+        skipped=0,
+    )
+
+
 def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "cpu") -> list[str]:
     """Return the log lines of a completed run."""
     asked = settings(run, steps=steps, warmup=warmup, device=device)
@@ -118,24 +140,8 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
     draw = random.Random(run.id)
     for k in range(1, steps + 1):
         seconds = run.seconds * (10 if k <= warmup else 1) * draw.lognormvariate(0, run.noise)
-        rate = 8 / seconds
-        flops = FLOPS_PER_SAMPLE * rate / 8
         loss = 5.5 - (5.5 - run.loss) * k / steps
-        step = Step(
-            step=k,
-            steps=steps,
-            loss=loss,
-            seconds=seconds,
-            samples_per_s=rate,
-            model_flops_per_rank=flops,
-            hardware_flops_per_rank=flops,
-            lr=1e-3,
-            gradient_norm=1.25,
-            message_bytes=1_000_000,
-            wire_bytes=run.wire_bytes,
-            skipped=0,
-        )
-        lines.append(step_line.format_step(step))
+        lines.append(step_line.format_step(make_step(k, steps, loss, seconds, run.wire_bytes)))
     measured = {"from_step": warmup + 1, "to_step": steps}
     lines.append(_event("traffic", **measured, channels=[_channel(run, asked, steps - warmup)]))
     compute = run.seconds * (1 - run.exposed)
@@ -152,6 +158,35 @@ def log_lines(run: Planted, *, steps: int = 12, warmup: int = 2, device: str = "
     time = f"{ended.isoformat(timespec='milliseconds')}Z"
     lines.append(_event("end", time=time, state="completed", steps=steps, seconds=total_seconds, reason=""))
     return lines
+
+
+def change(log: Path, event: str, data: dict[str, Any]) -> None:
+    """Extend an event, or insert it before the end of the log."""
+    lines = log.read_text().splitlines()
+    place = next((i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{event}"')), None)
+    if place is None:
+        place = len(lines) - 2
+        lines.insert(place, json.dumps({"event": event}))
+    lines[place] = json.dumps({**json.loads(lines[place]), **data})
+    log.write_text("".join(line + "\n" for line in lines))
+
+
+def change_settings(root: Path, run: Planted, *changes: tuple[str, str]) -> None:
+    """Replace parts of a run's settings in its log and its run.json."""
+    for path in (root / "runs" / run.id / "log.txt", root / "runs" / run.id / "run.json"):
+        text = path.read_text()
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
+def write_log(path: Path, run: Planted, **events: dict[str, Any]) -> Path:
+    """Write the log of a completed run, in which these events are extended or inserted."""
+    path.write_text("".join(f"{line}\n" for line in log_lines(run)))
+    for event, data in events.items():
+        change(path, event, data)
+    return path
 
 
 def _codec(asked: dict[str, Any]) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from planted_results import Planted, log_lines, write
+from report_tables import tables
 
 from hpcbench.collect.submission import from_log
-from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.expert_layers import read_expert_loads
 from hpcbench.report.measures import Measures, measure
@@ -76,8 +76,7 @@ def test_a_table_says_what_experts_got(tmp_path: Path) -> None:
     write(root, runs)
     for run in runs:
         (root / "runs" / run.id / "log.txt").write_text(lines(run, LAYERS))
-    blocks = [block for chapter in build(read([root]).sections, ["experts"]).chapters for block in chapter.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "experts")
+    (table,) = tables(build(read([root]).sections, ["experts"]), "experts")
     heads = [column.head for column in table.columns]
     assert heads[:4] == ["scheme", "most/mean", "dropped", "unused"]
     for row in table.rows:
@@ -148,6 +147,5 @@ def test_a_stated_work_that_leaves_out_empty_places_is_named(tmp_path: Path) -> 
 
 def test_the_table_of_speeds_says_which_rows_are_counted(tmp_path: Path) -> None:
     with_experts(tmp_path / "log.txt", LAYERS, ep=4)
-    blocks = [b for c in build(read([tmp_path / "log.txt"]).sections, ["speed"]).chapters for b in c.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "speed")
+    (table,) = tables(build(read([tmp_path / "log.txt"]).sections, ["speed"]), "speed")
     assert "Model FLOP/s exclude tokens that experts dropped" in table.notes[-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from planted_results import RULES, Planted, settings, write
-from report_tables import entries
+from report_tables import entries, tables
 
 from hpcbench.collect.submission import RunResult
 from hpcbench.contract.criteria import Criteria
@@ -336,9 +336,7 @@ def test_the_table_of_schemes_has_each_two_once(tmp_path: Path) -> None:
         for i, (scheme, seconds) in enumerate((("baseline", 0.4), ("naive-bf16", 0.2), ("mzhybrid", 0.3)))
     ]
     document = build(read([write(tmp_path / "001", runs)]).sections, ["schemes"])
-    (table,) = [
-        block for chapter in document.chapters for block in chapter.blocks if getattr(block, "name", "") == "schemes"
-    ]
+    (table,) = tables(document, "schemes")
     shown_rows = [(row[0].shown, row[1].shown, row[3].shown, row[6].shown) for row in table.rows]
     assert shown_rows == [
         ("naive-bf16", "baseline", "faster", "beats it"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from planted_results import Planted, write
+from report_tables import cell
 
 from hpcbench.present.document import Sentences
 from hpcbench.report.build import build
-from hpcbench.report.compare import Cell
 from hpcbench.report.identical import find_identical
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
@@ -38,11 +38,6 @@ def planted(root: Path, schemes: dict[str, dict[str, Any]]) -> Path:
                     lines[k] = json.dumps(event)
             path.write_text("\n".join(lines) + "\n")
     return root
-
-
-def cell(root: Path) -> Cell:
-    ((_, (compared_cell,)),) = read([root]).sections
-    return compared_cell
 
 
 def test_rules_for_traffic_that_no_run_has_make_no_difference(

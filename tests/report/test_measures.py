@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, log_lines
+from planted_results import Planted, log_lines, write_log
 
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
@@ -42,9 +42,7 @@ def on_gpus(run: RunResult, names: list[str], *, uuids: list[str] | None = None,
 
 
 def planted(tmp_path: Path, run: Planted) -> Measures:
-    path = tmp_path / "log.txt"
-    path.write_text("".join(line + "\n" for line in log_lines(run)))
-    return measure(from_log(path))
+    return measure(from_log(write_log(tmp_path / "log.txt", run)))
 
 
 # ---------------------------------------------------------------- use of the chip

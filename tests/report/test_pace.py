@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from planted_results import Planted, write
-from report_tables import entries
+from report_tables import cell, entries
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import RunResult, from_log
@@ -19,7 +19,6 @@ from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
 from hpcbench.report.answer import answer
 from hpcbench.report.build import build, resolve_tables
-from hpcbench.report.compare import Cell
 from hpcbench.report.main import report
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.notes import list_notes
@@ -57,11 +56,6 @@ def stalled(root: Path) -> Path:
     for log in root.glob("runs/*naive-int8/log.txt"):
         stall(log)
     return root
-
-
-def cell(root: Path) -> Cell:
-    ((_, (compared_cell,)),) = read([root]).sections
-    return compared_cell
 
 
 def foreign(steps: int = len(STALLS), settings: dict[str, Any] | None = None, **columns: Any) -> Measures:

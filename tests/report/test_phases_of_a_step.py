@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from exported import READ
-from planted_results import Planted, write
-from report_tables import entries
+from planted_results import Planted, change, write
+from report_tables import table, tables
 from schedule_oracle import simulate
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
 from hpcbench.parallel.schedule import SCHEDULES
-from hpcbench.present.document import Entry, Table
+from hpcbench.present.document import Entry
 from hpcbench.present.rich_text import write as as_text
 from hpcbench.report.build import build
 from hpcbench.report.export.files import ExportTarget
@@ -56,17 +56,6 @@ def stages(
     return rows
 
 
-def change(log: Path, event: str, data: dict[str, Any]) -> None:
-    """Extend an event, or insert it before the end of the log."""
-    lines = log.read_text().splitlines()
-    place = next((i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{event}"')), None)
-    if place is None:
-        place = len(lines) - 2
-        lines.insert(place, json.dumps({"event": event}))
-    lines[place] = json.dumps({**json.loads(lines[place]), **data})
-    log.write_text("".join(line + "\n" for line in lines))
-
-
 def set_up(root: Path, **settings: Any) -> None:
     """Settings of all runs, as in their logs."""
     for log in root.glob("runs/*/log.txt"):
@@ -75,10 +64,6 @@ def set_up(root: Path, **settings: Any) -> None:
         for name, values in settings.items():
             asked[name].update(values)
         change(log, "configuration", {"run": asked})
-
-
-def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
-    return entries(build(read([root]).sections, [name]), name)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +217,7 @@ def test_speed_names_the_formulas_of_its_flops(tmp_path: Path) -> None:
     }
     change(log, "configuration", expected_values)
     document = build(read([root]).sections, ["speed"])
-    (selected,) = [
-        chapter
-        for part in document.chapters
-        for chapter in part.blocks
-        if isinstance(chapter, Table) and chapter.name == "speed"
-    ]
+    (selected,) = tables(document, "speed")
     assert selected.notes[1:] == ("FLOP/s of the model: A.", "FLOP/s executed: B [2J.", "FLOP/s by NeoX: C.")
     assert table(root, "speed")["baseline"]["neox_flops_per_rank"].value == pytest.approx(6.24e8 / 0.4)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from planted_results import Planted, write, write_marker
+from report_tables import cells
 
 from hpcbench.errors import UserError
 from hpcbench.report.changes import Change, list_changes, list_differing_settings
 from hpcbench.report.compare import Cell
 from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.main import report
-from hpcbench.report.sections import read
 from hpcbench.report.statistics import welch
 
 SCHEMES = {"baseline": (0.5, 2.70), "naive-zfp8": (0.4, 2.75), "mzhybrid": (0.45, 2.70)}
@@ -28,11 +28,6 @@ def planted(schemes: dict[str, tuple[float, float]], shift: float = 0.0) -> list
         for k in range(4)
         for i, (scheme, (seconds, loss)) in enumerate(schemes.items())
     ]
-
-
-def cells(root: Path) -> list[Cell]:
-    ((_, compared_cells),) = read([root]).sections
-    return compared_cells
 
 
 def compared(tmp_path: Path, now: list[Planted], then: list[Planted]) -> dict[str, Change]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planted_results import Planted, write
+from planted_results import Planted, change_settings, write
 
 from hpcbench.present.document import Document, Table
 from hpcbench.report.build import build
@@ -44,16 +44,12 @@ def plant(
     write(root, runs)
     for run in runs:
         ranks, tp = sizes[run.cell["number"]]
-        for path in (root / "runs" / run.id / "log.txt", root / "runs" / run.id / "run.json"):
-            text = path.read_text()
-            for old, new in (
-                ('"ranks": 8, "threads"', f'"ranks": {ranks}, "shape": {{"nodes": {ranks // 2}}}, "threads"'),
-                ('"global_batch": 8', f'"global_batch": {batch(ranks)}'),
-                ('"dp": 2, "tp": 2, "pp": 2', f'"dp": {ranks // tp}, "tp": {tp}, "pp": 1'),
-            ):
-                assert text.count(old) == 1
-                text = text.replace(old, new)
-            path.write_text(text)
+        change_settings(
+            *(root, run),
+            ('"ranks": 8, "threads"', f'"ranks": {ranks}, "shape": {{"nodes": {ranks // 2}}}, "threads"'),
+            ('"global_batch": 8', f'"global_batch": {batch(ranks)}'),
+            ('"dp": 2, "tp": 2, "pp": 2', f'"dp": {ranks // tp}, "tp": {tp}, "pp": 1'),
+        )
     return root
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from planted_ways import Run, planted
-from report_tables import entries
+from report_tables import entries, tables
 
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import Submission
@@ -190,8 +190,7 @@ def test_a_report_has_the_table_unasked() -> None:
     assert table_rows["pipedream"]["waiting_change"].shown == "-25.0 % (-25.0 % to -25.0 %)"
     assert table_rows["1f1b"]["reached"].shown == "reference"
     assert table_rows["asp"]["staleness_mean"].value == 5.5 and table_rows["asp"]["staleness_most"].value == 11
-    tables = [block for chapter in document.chapters for block in chapter.blocks if hasattr(block, "notes")]
-    notes = next(block.notes for block in tables if block.name == "synchrony")
+    notes = tables(document, "synchrony")[0].notes
     assert notes[0].startswith(
         "Reference: 1f1b and all-reduce, in which all ranks wait for each other. For each seed, the loss to reach is"
         " the reference's last"

@@ -1,18 +1,15 @@
 """Tests of the tables of one cell, compared with known values: speed, traffic, loss, memory."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, write
-from report_tables import entries
+from planted_results import Planted, change, write
+from report_tables import table
 
 from hpcbench.present.document import Entry
-from hpcbench.report.build import build
-from hpcbench.report.sections import read
 
 STEPS, WARMUP, RANKS = 12, 2, 8
 SHARES = (STEPS - WARMUP) * RANKS
@@ -35,7 +32,7 @@ def plant(root: Path, *, repeats: int = 2) -> Path:
     ]
     write(root, runs, steps=STEPS, warmup=WARMUP)
     for run in runs:
-        replace(root / "runs" / run.id / "log.txt", "traffic", traffic(BASELINE if run.scheme == "baseline" else CODEC))
+        change(root / "runs" / run.id / "log.txt", "traffic", traffic(BASELINE if run.scheme == "baseline" else CODEC))
     return root
 
 
@@ -47,19 +44,6 @@ def traffic(channels: Iterable[dict[str, Any]]) -> dict[str, Any]:
         counted = {"message_bytes": channel["message"], "wire_bytes": channel["wire"]}
         collected.append({"dimension": channel["dimension"], **counted, **seconds})
     return {"from_step": WARMUP + 1, "to_step": STEPS, "channels": collected}
-
-
-def replace(log: Path, event: str, data: dict[str, Any] | None) -> None:
-    """Replace the named event in a log, or insert it before the end."""
-    head = f'{{"event": "{event}"'
-    lines = [line for line in log.read_text().splitlines(keepends=True) if not line.startswith(head)]
-    new = [json.dumps({"event": event, **data}) + "\n"] if data is not None else []
-    log.write_text("".join([*lines[:-2], *new, *lines[-2:]]))
-
-
-def table(root: Path, name: str) -> dict[str, dict[str, Entry]]:
-    """Return the entries of a table by scheme and column."""
-    return entries(build(read([root]).sections, [name]), name)
 
 
 def test_traffic(tmp_path: Path) -> None:
@@ -88,8 +72,9 @@ def test_what_the_library_sent_is_unknown_by_dimension_too(tmp_path: Path) -> No
 def test_no_traffic_no_table(tmp_path: Path) -> None:
     root = plant(tmp_path / "001")
     for log in root.glob("runs/*/log.txt"):
-        replace(log, "traffic", None)
-        replace(log, "memory", None)
+        lines = log.read_text().splitlines(keepends=True)
+        gone = ('{"event": "traffic"', '{"event": "memory"')
+        log.write_text("".join(line for line in lines if not line.startswith(gone)))
     assert table(root, "traffic") == {}
     assert table(root, "memory") == {}
 
@@ -148,7 +133,7 @@ def test_kinds_of_flops_have_columns_of_their_own(tmp_path: Path) -> None:
 def test_memory_is_the_peak_of_all_runs(tmp_path: Path) -> None:
     root = plant(tmp_path / "001")
     for number, log in enumerate(sorted(root.glob("runs/*/log.txt"))):  # r1 baseline, mzhybrid, r2 baseline, mzhybrid
-        replace(log, "memory", {"host_rank_bytes": (2 + number) * 2**30, "host_bytes": 16 * 2**30})
+        change(log, "memory", {"host_rank_bytes": (2 + number) * 2**30, "host_bytes": 16 * 2**30})
     table_rows = table(root, "memory")
     assert table_rows["baseline"]["host_rank_bytes"].value == 4 * 2**30
     assert (table_rows["baseline"]["host_rank_bytes"].shown, table_rows["baseline"]["host_rank_bytes_ratio"].shown) == (

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, write
+from planted_results import Planted, change_settings, write
+from report_tables import tables
 
-from hpcbench.present.document import Figure, Table
+from hpcbench.present.document import Document, Figure, Table
 from hpcbench.report.build import DEFAULT, build
 from hpcbench.report.sections import read
 
@@ -25,16 +26,14 @@ def plant(root: Path) -> Path:
     write(root, runs)
     for run in runs:
         ranks, mode, batch = CASES[run.cell["number"]]
-        for path in (root / "runs" / run.id / "log.txt", root / "runs" / run.id / "run.json"):
-            text = path.read_text()
-            for old, new in (
-                ('"ranks": 8, "threads"', f'"ranks": {ranks}, "threads"'),
-                ('"global_batch": 8', f'"global_batch": {batch}, "micro_batch": {batch}'),
-                ('"dp": 2, "tp": 2, "pp": 2', f'"dp": 1, "tp": {ranks}, "pp": 1, "tensor": "{mode}", "depth": 1'),
-            ):
-                assert text.count(old) == 1
-                text = text.replace(old, new)
-            path.write_text("\n".join(on_grid(line, mode, run.seconds) for line in text.splitlines()) + "\n")
+        change_settings(
+            *(root, run),
+            ('"ranks": 8, "threads"', f'"ranks": {ranks}, "threads"'),
+            ('"global_batch": 8', f'"global_batch": {batch}, "micro_batch": {batch}'),
+            ('"dp": 2, "tp": 2, "pp": 2', f'"dp": 1, "tp": {ranks}, "pp": 1, "tensor": "{mode}", "depth": 1'),
+        )
+        log = root / "runs" / run.id / "log.txt"
+        log.write_text("".join(f"{on_grid(line, mode, run.seconds)}\n" for line in log.read_text().splitlines()))
     return root
 
 
@@ -65,21 +64,17 @@ def on_grid(line: str, mode: str, seconds: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     root = plant(tmp_path_factory.mktemp("grids") / "001")
-    return [
-        block
-        for chapter in build(read([root]).sections, ["axes", *DEFAULT], figures=True).chapters
-        for block in chapter.blocks
-    ]
+    return build(read([root]).sections, ["axes", *DEFAULT], figures=True)
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
     return [{c.name: entry.value for c, entry in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
-def test_traffic_is_told_by_axis(blocks: list[Any]) -> None:
-    table_rows = [rows(block) for block in blocks if isinstance(block, Table) and block.name == "axes"]
+def test_traffic_is_told_by_axis(document: Document) -> None:
+    table_rows = [rows(table) for table in tables(document, "axes")]
     assert len(table_rows) == 3, "the cells with a grid, and no others"
     for lines in table_rows:
         baseline = {line["axis"]: line for line in lines if line["scheme"] == "baseline"}
@@ -92,8 +87,8 @@ def test_traffic_is_told_by_axis(blocks: list[Any]) -> None:
     ] * 2
 
 
-def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> None:
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "strong-scaling")
+def test_each_mode_has_a_series_that_begins_with_one_rank(document: Document) -> None:
+    (table,) = tables(document, "strong-scaling")
     table_rows = {(row["series"], row["ranks"]): row for row in rows(table) if row["scheme"] == "baseline"}
     wanted = {(f"tensor {mode}, global batch 8", ranks) for ranks, mode in (*SECONDS, (1, "2d"), (1, "3d"))}
     assert table_rows.keys() == wanted
@@ -106,11 +101,12 @@ def test_each_mode_has_a_series_that_begins_with_one_rank(blocks: list[Any]) -> 
     assert eight["host_rank_bytes"] == 300_000_000
 
 
-def test_weak_scaling_is_of_a_batch_a_rank(blocks: list[Any]) -> None:
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "weak-scaling")
+def test_weak_scaling_is_of_a_batch_a_rank(document: Document) -> None:
+    (table,) = tables(document, "weak-scaling")
     table_rows = {(row["series"], row["ranks"]) for row in rows(table)}
     assert table_rows == {(f"tensor {mode}, batch 1 per rank", ranks) for mode in ("1d", "3d") for ranks in (1, 8)}
 
 
-def test_the_figure_has_the_modes(blocks: list[Any]) -> None:
+def test_the_figure_has_the_modes(document: Document) -> None:
+    blocks = [block for chapter in document.chapters for block in chapter.blocks]
     assert any(isinstance(block, Figure) and block.name == "scaling" for block in blocks)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from planted_results import Planted, write
+from report_tables import cell
 
-from hpcbench.report.sections import read
 from hpcbench.report.titles import write_title
 
 
@@ -25,5 +25,4 @@ def test_how_stages_are_cut_is_said_where_it_was_chosen(tmp_path: Path, cut: str
     write(tmp_path / "001", [Planted("baseline", 1, 0.2, 2.7)])
     for path in (tmp_path / "001").rglob("runs/*/*.*"):
         path.write_text(path.read_text().replace('"chunks": 1, "stages": []', cut))
-    ((_, (cell,)),) = read([tmp_path / "001"]).sections
-    assert message in write_title(cell)[0]
+    assert message in write_title(cell(tmp_path / "001"))[0]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from planted_results import Planted, write
+from report_tables import cell, cells
 
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
@@ -40,9 +41,9 @@ def test_runs_over_two_transports_make_no_pair(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str | None
 ) -> None:
     root = submitted(tmp_path / "001", {"baseline": other, "naive-zfp8": "nccl 2.27.5"})
-    ((_, cells),) = read([root]).sections
-    assert len(cells) == 2
-    rows = {scheme: cell.row(scheme) for cell in cells for scheme in BOTH if cell.row(scheme)}
+    compared = cells(root)
+    assert len(compared) == 2
+    rows = {scheme: each.row(scheme) for each in compared for scheme in BOTH if each.row(scheme)}
     assert rows["naive-zfp8"] is not None and rows["naive-zfp8"].speed is None
     report([root], "md")
     text = capsys.readouterr().out
@@ -52,8 +53,7 @@ def test_runs_over_two_transports_make_no_pair(
 
 def test_versions_of_nccl_are_named_but_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = submitted(tmp_path / "001", {"baseline": "nccl 2.27.5", "naive-zfp8": "nccl 2.28.3"})
-    ((_, (cell,)),) = read([root]).sections
-    row = cell.row("naive-zfp8")
+    row = cell(root).row("naive-zfp8")
     assert row is not None and row.speed is not None
     report([root], "md")
     named = "The runs differ in transport: nccl 2.27.5 (r1-baseline), nccl 2.28.3 (r1-naive-zfp8)."

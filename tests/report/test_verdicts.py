@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from planted_results import FLOPS_PER_SAMPLE, Planted, write, write_marker
+from report_tables import cell, cells
 
 from hpcbench.report.answer import answer, list_trouble
-from hpcbench.report.compare import Cell
-from hpcbench.report.sections import read
 from hpcbench.report.verdicts import NO_BASELINE, resolve_verdict
 
 SIZE = "gpt-tiny 0.8 M parameters, 12 steps"
@@ -32,16 +31,6 @@ def planted(
         for k in range(repeats)
         for i, (scheme, (seconds, loss)) in enumerate(schemes.items())
     ]
-
-
-def cells(root: Path) -> list[Cell]:
-    ((_, compared_cells),) = read([root]).sections
-    return compared_cells
-
-
-def cell(root: Path) -> Cell:
-    (only,) = cells(root)
-    return only
 
 
 def verdicts(root: Path) -> dict[str, str]:

@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 from planted_results import Planted, write
+from report_tables import cell
 
 from hpcbench.report.answer import answer
-from hpcbench.report.compare import Cell
 from hpcbench.report.sections import read
 from hpcbench.report.tables.by_scheme import tabulate_loss
 from hpcbench.report.weaknesses import FEW_STEPS, MANY_PAIRS, bound_failures, find_weaknesses, follow_each_other
 
 STEPS = 120
-
-
-def cell(root: Path) -> Cell:
-    ((_, (compared_cell,)),) = read([root]).sections
-    return compared_cell
 
 
 def strong(root: Path, *, pairs: int = 5, steps: int = STEPS) -> Path:

@@ -49,11 +49,19 @@ def load_site(name: str, where: str = "--site") -> tuple[Site, YamlDocument]:
     if "/" in name or name.endswith((".yaml", ".yml")):
         path = Path(os.path.expanduser(name))  # noqa: PTH111 (Path.expanduser raises for unknown users)
         if not exists(path):
-            raise UserError(f"{where}: {shown_path(path)}: no such file (paths are relative to the working directory)")
+            raise UserError(
+                f"{where}: site file {shown_path(path)} does not exist (paths are relative to the working directory): "
+                "check the path"
+            )
     elif name in site_names():
         path = data_dir("sites") / f"{name}.yaml"
     else:
         near = suggest(name, site_names())
+        file = next((Path(f"{name}{suffix}") for suffix in (".yaml", ".yml") if exists(Path(f"{name}{suffix}"))), None)
+        if file is not None:
+            raise UserError(
+                f"{where}: unknown site {show(name)}: for the file {shown_path(file)}, write ./{shown_path(file)}"
+            )
         raise UserError(
             f"{where}: unknown site {show(name)}{near}: use one of {', '.join(site_names())}, or give a site file"
         )

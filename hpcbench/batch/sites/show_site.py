@@ -90,7 +90,8 @@ def _facts(site: Site) -> Iterator[tuple[str, str]]:
     yield "GPU-aware MPI", _AWARE[site.gpu_aware_mpi]
     if site.device == "cuda":
         yield "transport", {"mpi": "MPI", "nccl": "NCCL"}[site.transport]
-    yield "runs on", {"cuda": "GPUs", "cpu": "CPUs"}[site.device]
+    unused = "; jobs request no GPUs, because device is cpu" if site.node.gpus else ""
+    yield "runs on", "GPUs" if site.device == "cuda" else f"CPUs{unused}"
     yield ("launched" if site.scheduler.kind == "local" else "two nodes"), _example(site)
     for name, scheme in site.schemes.items():
         changes = f", with {scheme.process_changes}" if scheme.process_changes else ""

@@ -1,6 +1,7 @@
 """Schema of site files: a machine's scheduler, nodes, network, launcher, and environment."""
 
 import os
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -222,8 +223,11 @@ class Site(Section):
     def _most_nodes(self) -> tuple[int, str] | None:
         """Largest node limit of all queues, and a message with its source.
 
-        The result is None if the limit of any queue is unknown.
+        The result is None if the limit of any queue is unknown. A local launcher without arguments starts all ranks on
+        this machine. A program such as `hpcbench-virtual-hosts`, arguments or variables may name more hosts.
         """
+        if self.scheduler.kind == "local" and not (self.launcher.program or self.launcher.args or self.environment):
+            return 1, f"{self.site} is a single machine, and virtual-hosts (--site) emulates several nodes"
         bounds = {
             name: min(
                 (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None
@@ -238,6 +242,11 @@ class Site(Section):
         if len(maxima) == 1:
             return maxima[name], f"queue {name} of {self.site} allows at most {maxima[name]}{source}"
         return maxima[name], f"the largest queue of {self.site}, {name}, allows at most {maxima[name]}{source}"
+
+
+def is_amd(gpu: str | None) -> bool:
+    """Return whether a GPU model is by AMD. Slurm's names of models are abbreviations such as ``mi250x``."""
+    return bool(gpu and re.search(r"\bmi\d|amd|radeon|vega|instinct", gpu, re.IGNORECASE))
 
 
 def json_schema() -> dict[str, Any]:

@@ -56,8 +56,7 @@ def scheme(name: str) -> dict[str, Any]:
         filled: dict[str, Any] = _fill(*match)
         return filled
     near = suggest(name, [pattern for pattern in schemes() if "{" not in pattern])
-    names = f"{', '.join(schemes())}, or a scheme under `schemes:`"
-    raise ValueError(f"unknown scheme {show(name)}{near}: use one of {names}")
+    raise ValueError(f"unknown scheme {show(name)}{near}: use one of {', '.join(schemes())}")
 
 
 def is_scheme(name: str) -> bool:

@@ -50,9 +50,13 @@ def test_of_two_frameworks_the_one_with_more_lines_is_read_with_a_note(tmp_path:
     assert log.notes[0].why == "read as a log of MaxText (5 lines); lines of other frameworks: 3 of picotron"
 
 
-def test_an_unknown_log_is_an_error_that_lists_the_frameworks(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no step line in 2 lines\), nor a log of .*Megatron-LM.*MaxText"):
-        written(tmp_path, "loss 3.0", "epoch 1/3")
+def test_an_unknown_log_is_an_error_that_lists_the_frameworks_and_names_the_remedy(tmp_path: Path) -> None:
+    message = (
+        r"no step line in 2 lines\), nor a log of .*Megatron-LM.*MaxText.*"
+        r"program\.log has a regular expression .*docs/how-to/torch\.md"
+    )
+    with pytest.raises(UserError, match=message):
+        written(tmp_path, "loss 3.0", "epoch 1/3 loss=3.0")
 
 
 def test_facts_of_a_foreign_run() -> None:

@@ -18,7 +18,6 @@ from hpcbench.collect.dialects.verl import VERL
 from hpcbench.collect.run_log import RunLog
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import End, Evaluation
-from hpcbench.errors import UserError
 from hpcbench.report.measures import measure
 
 
@@ -229,11 +228,6 @@ def test_lines_of_rank_0_with_and_without_its_prefix_are_counted_together() -> N
     rows = ["[rank0]:{'loss': 1.5}", "{'loss': 2.5}", "[rank1]:{'loss': 9.5}", "{'loss': 3.5}"]
     log = read_lines(TRANSFORMERS, *rows)
     assert [record.loss for record in log.steps.values()] == [1.5, 2.5, 3.5]
-
-
-def test_the_refusal_names_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"program\.log has a regular expression .*docs/how-to/torch\.md"):
-        from_log(write_log(tmp_path, "epoch 1/3 loss=3.0", "epoch 2/3 loss=2.5"))
 
 
 def test_dictionaries_are_read_as_lines_of_deepspeed_but_do_not_identify_a_log() -> None:

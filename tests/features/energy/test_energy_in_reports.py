@@ -2,19 +2,18 @@
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, write
-from report_tables import entries
+from planted_results import Planted, change, write
+from report_tables import entries, tables
 
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.tracking.seen import Seen, save
 from hpcbench.contract.state import State
-from hpcbench.present.document import Sentences, Table
+from hpcbench.present.document import Sentences
 from hpcbench.report.build import build
 from hpcbench.report.formats import csv_rows, json_document
 from hpcbench.report.sections import read
@@ -27,7 +26,6 @@ def plant(log: Path, joules: float | None, **changes: Any) -> None:
     """Insert an energy event before the last two lines of a log. The event covers the steps after the warm-up."""
     counter = {"host": "n1", "source": "rapl", "name": "package-0", "part": "processor", "refresh_s": 0.001}
     event = {
-        "event": "energy",
         "from_step": WARMUP + 1,
         "to_step": STEPS,
         "seconds": 5.0,
@@ -41,8 +39,7 @@ def plant(log: Path, joules: float | None, **changes: Any) -> None:
         "wide": [],
         **changes,
     }
-    lines = log.read_text().splitlines()
-    log.write_text("".join(f"{line}\n" for line in [*lines[:-2], json.dumps(event), *lines[-2:]]))
+    change(log, "energy", event)
 
 
 JOULES = {"baseline": (1000.0, 1100.0, 900.0), "naive-zfp8": (800.0, 913.0, 774.0)}
@@ -156,9 +153,7 @@ def test_problems_of_counters_are_noted(tmp_path: Path, changes: dict[str, Any],
 def test_the_energy_that_the_scheduler_measured_is_noted(root: Path, counted: str, is_too_small: bool) -> None:
     accounting = {"ConsumedEnergyRaw": counted, "ElapsedRaw": "60"}
     save(root, {"j0001-r1": Seen("p", JobStatus(State.COMPLETED, accounting=accounting), 0.0)})
-    (table,) = [
-        b for c in build_energy_report(root).chapters for b in c.blocks if isinstance(b, Table) and b.name == "energy"
-    ]
+    (table,) = tables(build_energy_report(root), "energy")
     (note,) = table.notes
     assert note.startswith(f"j0001-r1: the scheduler measured {int(counted)} J ({int(counted) / 60:.4g} W) for the job")
     assert "The counters of its runs measured 1800 J (180 W) of processors" in note

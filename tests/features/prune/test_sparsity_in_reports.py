@@ -1,17 +1,16 @@
 """Tests of sparse weights in reports: zeros by layer, bytes and loss, taken from a run's log."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, log_lines, write
+from planted_results import Planted, change, write, write_log
+from report_tables import tables
 
 from hpcbench.collect.submission import from_log
 from hpcbench.contract.events import parse_event
 from hpcbench.features.prune import events
 from hpcbench.features.prune.report import SPARSE_WEIGHTS, read_sparsity
-from hpcbench.present.document import Table
 from hpcbench.report.build import build
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.sections import read
@@ -23,17 +22,9 @@ PARTS: list[dict[str, Any]] = [
 ]
 
 
-def make_log(run: Planted, parts: Any) -> str:
-    """Create the log of a run with sparse weights."""
-    lines = list(log_lines(run))
-    traffic = next(i for i, line in enumerate(lines) if '"traffic"' in line)
-    lines.insert(traffic + 1, json.dumps({"event": "sparsity", "pattern": "2:4", "updates": 9, "parts": parts}))
-    return "".join(f"{line}\n" for line in lines)
-
-
 def measure_run(path: Path, parts: Any) -> Measures:
-    path.write_text(make_log(Planted("mzhybrid", 1, 0.4, 2.7), parts))
-    return measure(from_log(path))
+    event = {"pattern": "2:4", "updates": 9, "parts": parts}
+    return measure(from_log(write_log(path, Planted("mzhybrid", 1, 0.4, 2.7), sparsity=event)))
 
 
 def test_zeros_and_bytes_of_a_run_are_quantities(tmp_path: Path) -> None:
@@ -66,9 +57,9 @@ def test_the_table_reports_the_zeros(tmp_path: Path) -> None:
     runs = [Planted(scheme, 1, 0.4, 2.7) for scheme in ("baseline", "mzhybrid")]
     write(root, runs)
     for run in runs:
-        (root / "runs" / run.id / "log.txt").write_text(make_log(run, PARTS))
-    blocks = [block for chapter in build(read([root]).sections, ["sparsity"]).chapters for block in chapter.blocks]
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.name == "sparsity")
+        event = {"pattern": "2:4", "updates": 9, "parts": PARTS}
+        change(root / "runs" / run.id / "log.txt", "sparsity", event)
+    (table,) = tables(build(read([root]).sections, ["sparsity"]), "sparsity")
     heads = [column.head for column in table.columns]
     assert heads[:2] == ["scheme", "zeros"] and [head.split(" (")[0] for head in heads[2:4]] == ["sent", "on the wire"]
     assert [row[1].value for row in table.rows] == [pytest.approx(0.5)] * 2

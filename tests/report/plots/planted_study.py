@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from planted_results import FLOPS_PER_SAMPLE, make_step
+
 from hpcbench.collect.run_log import LogReader
 from hpcbench.collect.submission import RunResult, Submission
 from hpcbench.contract import step_line
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.state import ResolvedState
-from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import RunPlan
 from hpcbench.report.compare import Cell, compare
 from hpcbench.report.measures import measure
-
-FLOPS_PER_SAMPLE = 6.4e8
 
 
 def _falling(step: int) -> float:
@@ -67,23 +66,8 @@ def result(run: Run, *, steps: int, warmup: int = 2) -> RunResult:
     lines = [json.dumps(start), _event("configuration", run=settings, model_flops_per_sample=FLOPS_PER_SAMPLE)]
     taken = steps if run.taken is None else run.taken
     for k in range(run.resumed_from + run.every, taken + 1, run.every):
-        rate = run.batch / run.seconds
-        flops = FLOPS_PER_SAMPLE * rate / run.ranks
         wire = round(1_000_000 * run.wire)
-        step = Step(
-            step=k,
-            steps=steps,
-            loss=run.loss(k),
-            seconds=run.seconds,
-            samples_per_s=rate,
-            model_flops_per_rank=flops,
-            hardware_flops_per_rank=flops,
-            lr=1e-3,
-            gradient_norm=1.0,
-            message_bytes=1_000_000,
-            wire_bytes=wire,
-            skipped=0,
-        )
+        step = make_step(k, steps, run.loss(k), run.seconds, wire, batch=run.batch, ranks=run.ranks)
         lines.append(step_line.format_step(step))
         if k in run.valid:
             lines.append(_event("evaluation", step=k, split="valid", loss=run.valid[k]))
