@@ -156,18 +156,20 @@ def test_forgets():
 def test_asks_again(need):
     test_asks(need)
 """
+PLANTED_FILE = "test_planted.py"
+"""Name of the file. pytest searches the current directory otherwise, which contains copies of PATH."""
 REASON = "training in a container: ch-run missing here: apt-get install --no-install-recommends charliecloud"
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_path: Path, options: list[str]) -> None:
-    (tmp_path / "test_planted.py").write_text(PLANTED)
+    (tmp_path / PLANTED_FILE).write_text(PLANTED)
     program = tmp_path / "bin" / "ch-run"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = os.pathsep.join((str(program.parent), lack(["ch-run"], tmp_path)))
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path, TMPDIR=str(tmp_path))
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path, TMPDIR=str(tmp_path))
     assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout
     assert "FAILED test_planted.py::test_forgets - FileNotFoundError" in done.stdout
     assert not list(tmp_path.glob("hpcbench-path-*")) and "not tested here" not in done.stdout
@@ -175,12 +177,12 @@ def test_a_test_that_forgets_to_ask_fails_where_the_program_is_installed(tmp_pat
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n2")], ids=["one process", "two processes"])
 def test_the_last_line_says_what_was_not_tested(tmp_path: Path, options: list[str]) -> None:
-    (tmp_path / "test_planted.py").write_text(PLANTED.replace("def test_forgets", "def forgets"))
+    (tmp_path / PLANTED_FILE).write_text(PLANTED.replace("def test_forgets", "def forgets"))
     path = lack(["ch-run"], tmp_path)
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path)
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path)
     assert done.returncode == 0 and "2 skipped" in done.stdout
     assert done.stdout.splitlines()[-1] == f"not tested here: 2 x {REASON}"
-    done = run_pytest(tmp_path, "-p", "needs", *options, PATH=path, CI="true")
+    done = run_pytest(tmp_path, PLANTED_FILE, "-p", "needs", *options, PATH=path, CI="true")
     assert done.returncode == 1 and "2 failed" in done.stdout and REASON in done.stdout
 
 
@@ -202,9 +204,19 @@ class Ending:
 def pytest_collection(session):
     session.config.pluginmanager.register(Ending())
 
-def pytest_collection_modifyitems(items):
-    chosen = json.loads(os.environ["CHOSEN"])
-    items[:] = [i for i in items if "need" in getattr(i, "fixturenames", ()) and (not chosen or i.nodeid in chosen)]
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    needing = [item for item in session.items if "need" in getattr(item, "fixturenames", ())]
+    for case in json.loads(os.environ["CASES"]):
+        chosen = [item for item in needing if case["tests"] is None or item.nodeid in case["tests"]]
+        child = os.fork()
+        if not child:
+            os.environ.update(PATH=case["path"], ENDS=case["ends"])
+            for item, following in zip(chosen, [*chosen[1:], None]):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    return True
 
 def pytest_runtest_logreport(report):
     if report.when == "call" or report.outcome != "passed":
@@ -212,7 +224,10 @@ def pytest_runtest_logreport(report):
         with open(os.environ["ENDS"], "a") as out:
             print(json.dumps([report.nodeid, report.outcome, reason]), file=out)
 """
-"""A plugin that selects the tests with the fixture `need` and ends each test at its first call of `need`."""
+"""A plugin that runs tests with the fixture `need`, and ends each test at its first call of `need`.
+
+The tests are imported once. Each case is a fork with its own PATH and tests.
+"""
 
 
 def find_users() -> list[Path]:
@@ -226,36 +241,65 @@ def find_users() -> list[Path]:
     ]
 
 
-def run_without(names: list[str], place: Path, chosen: list[str]) -> dict[str, str]:
-    """With some programs missing, run the tests that use `need`. Return why each test was skipped."""
+def run_without(lacking: dict[str, list[str]], place: Path, chosen: dict[str, list[str]]) -> dict[str, dict[str, str]]:
+    """For each case, run tests that use `need` while some programs are missing.
+
+    Parameters
+    ----------
+    lacking
+        Missing programs by case. The modules are imported without the programs of the first case.
+    chosen
+        Tests by case. A case that is not listed runs all tests.
+
+    Returns
+    -------
+    Why each test was skipped, by case and test.
+    """
     (place / "only_needs.py").write_text(ONLY_NEEDS)
-    ends = place / "ends"
-    files = sorted({name.partition("::")[0] for name in chosen}) or [str(path) for path in find_users()]
-    options = ["-q", "-p", "only_needs", "-m", "", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
-    environment = {"CHOSEN": json.dumps(chosen), "ENDS": str(ends), "PATH": lack(names, place)}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = ""
-    done = run_pytest(place, *options, *(str(ROOT / file) for file in files), **environment)
+    cases = []
+    for name, programs in lacking.items():
+        (place / name).mkdir()
+        path = lack(programs, place / name)
+        cases.append({"path": path, "ends": str(place / f"{name}.json"), "tests": chosen.get(name)})
+    listed = sorted({test.partition("::")[0] for tests in chosen.values() for test in tests})
+    options = ["-q", "-p", "only_needs", "-p", "xdist.plugin", "-m", "", "--rootdir", str(ROOT)]
+    options += ["-c", str(ROOT / "pyproject.toml")]
+    files = [str(ROOT / file) for file in listed] or [str(path) for path in find_users()]
+    done = run_pytest(place, *options, *files, CASES=json.dumps(cases), PATH=str(cases[0]["path"]))
     assert done.returncode == 0, done.stdout + done.stderr
-    reports = [json.loads(line) for line in ends.read_text().splitlines()]
-    assert {outcome for _, outcome, _ in reports} == {"skipped"}, reports
-    return {name: reason.removeprefix("Skipped: ") for name, _, reason in reports}
+    skipped = {}
+    for name in lacking:
+        reports = [json.loads(line) for line in (place / f"{name}.json").read_text().splitlines()]
+        assert {outcome for _, outcome, _ in reports} == {"skipped"}, reports
+        skipped[name] = {test: reason.removeprefix("Skipped: ") for test, _, reason in reports}
+    return skipped
+
+
+def find_programs(package: str) -> list[str]:
+    return [name for name, tool in tools.TEST.items() if tool.package == package]
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run_without(list(tools.TEST), tmp_path_factory.mktemp("bare"), [])
+def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Reasons of the tests that ask for a package's programs while only these are missing, by package and test."""
+    place = tmp_path_factory.mktemp("lacking")
+    bare = run_without({"everything": list(tools.TEST)}, place, {})["everything"]
+    chosen = {}
+    for package in PACKAGES:
+        names = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, find_programs(package)))})(?!\w)")
+        chosen[package] = [test for test, reason in bare.items() if names.search(reason)]
+    lacking = {package: find_programs(package) for package, tests in chosen.items() if tests}
+    return run_without(lacking, place, chosen)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("package", PACKAGES)
 def test_without_a_package_its_tests_are_skipped_with_the_remedy(
-    package: str, bare: dict[str, str], tmp_path: Path, need: Callable[[str | None], None]
+    package: str, reasons: dict[str, dict[str, str]], need: Callable[[str | None], None]
 ) -> None:
-    programs = [name for name, tool in tools.TEST.items() if tool.package == package]
     if package in ("slurm-wlm", "slurmdbd", "mariadb-server", "munge") and os.geteuid():
         need("without root, a Slurm cluster is denied whatever is installed: run as root")
-    patterns = [rf"(?<!\w){re.escape(program)}(?!\w)" for program in programs]
-    chosen = [name for name, reason in bare.items() if any(re.search(pattern, reason) for pattern in patterns)]
-    assert chosen
-    for reason in run_without(programs, tmp_path, chosen).values():
-        assert any(program in reason for program in programs) and "apt-get install" in reason and package in reason
+    assert package in reasons, "no test asks for it"
+    for reason in reasons[package].values():
+        assert any(program in reason for program in find_programs(package))
+        assert "apt-get install" in reason and package in reason

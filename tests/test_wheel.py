@@ -91,7 +91,7 @@ def another_python():
 
 
 @pytest.fixture(scope="module")
-def environment(request, tmp_path_factory):
+def environment(request, tmp_path_factory, source):  # where the source is denied, no environment is installed
     """A new environment with hpcbench's requirements.
 
     PyTorch is large, so it is linked from the environment of the tests, and only for this Python. hpcbench itself

@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import test_gpu
+import test_gpu_chunks
+import test_gpu_sparse
+import test_gpu_tiles
 from conversion import PAIRS, SUMMED
+from emulator import build_of
 from gpu_agreement import mixed
 from test_gpu import F32, GOLDEN, NAMES
 from use_standin import has_gpu, standin
@@ -28,6 +32,23 @@ from hpcbench.codecs.types import BFLOAT16
 F16 = np.dtype(np.float16)
 KINDS = (F32, BFLOAT16, np.dtype(np.float64), np.dtype(np.int8))
 SHORT = [n for n in test_gpu.LENGTHS if n < 5000]
+
+ELSEWHERE = {build_of(*case) for case in test_gpu_tiles.CASES}
+ELSEWHERE |= {build_of(name, dtype, dtype) for name, dtype in test_gpu_sparse.CASES}
+ELSEWHERE |= {build_of(name, dtype, dtype) for name in test_gpu_chunks.NAMES for dtype in test_gpu_chunks.DTYPES[:-1]}
+"""Kernels that other tests run on the emulator and compare with the CPU.
+
+test_codec_golden.py compares the CPU with the golden streams.
+"""
+OTHERS = {build: case for case in GOLDEN if (build := build_of(*case, case[1])) not in ELSEWHERE}
+STREAMS = [("int8:256", F32), *OTHERS.values()]
+"""Golden streams, one for each kernel that no other test runs."""
+PLACES = [
+    (name, dtype)
+    for name in NAMES
+    for dtype in KINDS
+    if dtype == F32 or not test_gpu.takes(name, dtype) or build_of(name, dtype, dtype) in ELSEWHERE
+]
 
 
 def sampled(cases: list[Any], sample: Any) -> list[Any]:
@@ -61,17 +82,14 @@ def test_sums(dtype: np.dtype[Any]) -> None:
     test_gpu.test_sums_of_numpy(dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype"), sampled(GOLDEN, lambda case: case == ("int8:256", F32)), ids=str)
+@pytest.mark.parametrize(("name", "dtype"), sampled(STREAMS, lambda case: case == ("int8:256", F32)), ids=str)
 def test_golden_streams(name: str, dtype: np.dtype[Any]) -> None:
     test_gpu.test_golden_streams(name, dtype)
 
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    sampled(
-        [(name, dtype) for name in NAMES for dtype in KINDS],
-        lambda case: case[1] == F32 and case[0] in ("zfp:8", "mpc", "topk:0.01"),
-    ),
+    sampled(PLACES, lambda case: case[1] == F32 and case[0] in ("zfp:8", "mpc", "topk:0.01")),
     ids=str,
 )
 def test_odd_sizes_and_places(name: str, dtype: np.dtype[Any]) -> None:

@@ -7,7 +7,7 @@ of two, so all hops round to the same grid, and contributions below a sixteenth 
 In the study, scales differ between hops, and some of these contributions survive.
 """
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def long_case(case):
     return pytest.param(*([case] if isinstance(case, str) else case), marks=pytest.mark.long)
 
 
-@lru_cache(maxsize=1)
+@cache
 def contributions(ranks):
     """Return the contributions of all ranks, and their sum."""
     random = np.random.default_rng(ranks)
@@ -80,6 +80,7 @@ def relative(result, exact):
     return float(np.linalg.norm(result - exact) / np.linalg.norm(exact))
 
 
+@cache  # several tests compare the same sums
 def error(codec, ranks, how):
     algorithm, per_node = HOW[how]
     topology = Topology.regular(ranks // per_node, per_node)

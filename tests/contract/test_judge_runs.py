@@ -69,14 +69,16 @@ JOBS += [
     Status(State.FAILED, exit=1),
     Status(State.FAILED, "/lustre: No space left on device", exit=74),
 ]
+UNANSWERED = Status(State.UNKNOWN, "its scheduler's word")
+PARTS = 3
+"""Number of submissions that share the pairs of a log and a mark. Each job meets the runs of one submission."""
 
 
-def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = list(itertools.product(LOGS, MARKS))
-    root = write(tmp_path / "001", [Planted("baseline", 1, 0.25, 2.7)], steps=6)
+def plan_runs(root: Path, names: dict[str, tuple[str, str]]) -> None:
+    """Write a submission of one job whose runs have these logs and marks."""
+    write(root, [Planted("baseline", 1, 0.25, 2.7)], steps=6)
     plan = json.loads((root / "submission.json").read_text())
     (job,), (run,) = plan["jobs"], plan["runs"]
-    names = {f"c{number}": case for number, case in enumerate(cases)}
     plan["runs"] = [{**run, "id": name, "path": f"runs/{name}"} for name in names]
     plan["jobs"] = [{**job, "runs": list(names)}]
     (root / "submission.json").write_text(json.dumps(plan))
@@ -95,13 +97,25 @@ def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch:
             (directory / "log.txt").write_text("\n".join(lines))
         if (text := MARKS[mark]) is not None:
             (directory / "status.json").write_text(text)
+
+
+def test_status_and_report_say_the_same_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every log meets every mark, and every job meets every log and every mark."""
+    pairs = list(itertools.product(enumerate(LOGS), enumerate(MARKS)))
+    parts = [{f"c{a}-{b}": (log, mark) for (a, log), (b, mark) in pairs if (a + b) % PARTS == k} for k in range(PARTS)]
+    roots = [tmp_path / f"{part + 1:03}" for part in range(PARTS)]
+    for root, names in zip(roots, parts, strict=True):
+        plan_runs(root, names)
     seen: set[State] = set()
     messages: set[str] = set()
-    for job in JOBS:
+    meetings = [(job, number % PARTS) for number, job in enumerate(JOBS)]
+    meetings += [(UNANSWERED, part) for part in range(PARTS)]  # without an answer, each log decides
+    for job, part in meetings:
+        root, names = roots[part], parts[part]
         monkeypatch.setattr("hpcbench.batch.tracking.track.resolve_job_state", lambda *_, job=job, **__: job)
         tracked = track(root)
         reported = submission.load(root, jobs_of(root))
-        live = {run.id: run.state for run in Follower(root, lambda: jobs_of(root)).poll()}
+        live = {run.id: run.state for run in Follower(root, lambda root=root: jobs_of(root)).poll()}
         for run in reported.runs:
             status = tracked.runs[run.id]
             assert live[run.id] is run.state, "a last line without its end may still grow: its words may differ"
