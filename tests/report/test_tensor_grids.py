@@ -1,6 +1,7 @@
 """Tests of tensor grid reports: traffic by axis, and the scaling of each tensor-parallel mode."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,23 @@ CASES = [(1, "1d", 8), (4, "1d", 8), (4, "2d", 8), (8, "1d", 8), (8, "3d", 8), (
 SECONDS = {(1, "1d"): 0.8, (4, "1d"): 0.4, (4, "2d"): 0.5, (8, "1d"): 0.25, (8, "3d"): 0.2}
 
 
-def plant(root: Path) -> Path:
+def plant(root: Path, cases: Sequence[tuple[int, str, int]] = CASES, chunks: Sequence[int] = (1,)) -> Path:
+    """Return a study of the cases, once for each number of pipeline chunks."""
+    planned = [(case, count) for count in chunks for case in cases]
     runs = [
         Planted(scheme, 1, SECONDS[case[:2]], 2.7, cell={"number": number})
-        for number, case in enumerate(CASES)
+        for number, (case, _) in enumerate(planned)
         for scheme in ("baseline", "mzhybrid")
     ]
     write(root, runs)
     for run in runs:
-        ranks, mode, batch = CASES[run.cell["number"]]
+        (ranks, mode, batch), count = planned[run.cell["number"]]
         change_settings(
             *(root, run),
             ('"ranks": 8, "threads"', f'"ranks": {ranks}, "threads"'),
             ('"global_batch": 8', f'"global_batch": {batch}, "micro_batch": {batch}'),
             ('"dp": 2, "tp": 2, "pp": 2', f'"dp": 1, "tp": {ranks}, "pp": 1, "tensor": "{mode}", "depth": 1'),
+            ('"chunks": 1', f'"chunks": {count}'),
         )
         log = root / "runs" / run.id / "log.txt"
         log.write_text("".join(f"{on_grid(line, mode, run.seconds)}\n" for line in log.read_text().splitlines()))
@@ -99,6 +103,14 @@ def test_each_mode_has_a_series_that_begins_with_one_rank(document: Document) ->
     assert eight["pass_seconds"] == pytest.approx(0.75 * 0.2 / 8)
     assert eight["rank_bytes"] == pytest.approx(1e6 / 8, rel=1e-5)
     assert eight["host_rank_bytes"] == 300_000_000
+
+
+def test_layouts_that_differ_in_a_rare_field_have_series_of_their_own(tmp_path: Path) -> None:
+    root = plant(tmp_path / "001", [(1, "1d", 8), (4, "2d", 8)], chunks=(1, 2))
+    (table,) = tables(build(read([root]).sections, DEFAULT), "strong-scaling")
+    table_rows = sorted((row["series"], row["ranks"]) for row in rows(table) if row["scheme"] == "baseline")
+    wanted = [(f"tensor 2d chunks {count}, global batch 8", ranks) for count in (1, 2) for ranks in (1, 4)]
+    assert table_rows == wanted
 
 
 def test_weak_scaling_is_of_a_batch_a_rank(document: Document) -> None:

@@ -91,6 +91,12 @@ def list_points(cells: list[Cell], kind: ScalingKind) -> list[ScalingPoint]:
     return points
 
 
+_OF_MODE = ("tp", "tensor", "depth")
+"""Layout fields that may differ within a series of one mode of tensor parallelism."""
+_OF_SERIES = ("dp", "cp", "context", "pp", "ep", "chunks", "stages")
+"""Other layout fields, which distinguish the series of a mode."""
+
+
 def has_modes(cells: list[Cell]) -> bool:
     """Return whether any cell uses tensor parallelism on a grid.
 
@@ -101,19 +107,18 @@ def has_modes(cells: list[Cell]) -> bool:
 
 def _group_by_mode(sizes: list[RunSize]) -> list[tuple[list[str], list[RunSize]]]:
     """Group the sizes by mode of tensor parallelism. A size without tensor parallelism belongs to every mode."""
-    groups: dict[str, list[RunSize]] = {}
-    layouts = _index_by_layout(sizes, "tp", "tensor", "depth")
-    for _, mine in sorted(layouts.items()):
-        alone = [size for size in mine if (size.settings.layout.tp or 1) == 1]
-        split = [size for size in mine if (size.settings.layout.tp or 1) != 1]
-        stated = mine[0].settings.layout
-        shared = ("cp",) if (stated.cp or 1) > 1 else ()
-        others = ("dp", *shared, "pp") if len(layouts) > 1 else ()
-        other_settings = [f"{key} {getattr(stated, key)}" for key in others]
+    groups: list[tuple[list[str], list[RunSize]]] = []
+    layouts = [members for _, members in sorted(_index_by_layout(sizes, *_OF_MODE).items())]
+    stated = [members[0].settings.layout for members in layouts]
+    distinct = [name for name in _OF_SERIES if len({getattr(layout, name) for layout in stated}) > 1]
+    for members, layout in zip(layouts, stated, strict=True):
+        alone = [size for size in members if (size.settings.layout.tp or 1) == 1]
+        split = [size for size in members if (size.settings.layout.tp or 1) != 1]
+        other_settings = [f"{name} {getattr(layout, name)}" for name in distinct]
         for mode in sorted({size.settings.layout.tensor for size in split}):
             of_mode = [size for size in split if size.settings.layout.tensor == mode]
-            groups[" ".join([f"tensor {mode}", *other_settings])] = [*alone, *of_mode]
-    return [([mode], members) for mode, members in groups.items()]
+            groups.append(([" ".join([f"tensor {mode}", *other_settings])], [*alone, *of_mode]))
+    return groups
 
 
 def _list_distinct(sizes: list[RunSize], cells: list[Cell]) -> list[str]:
