@@ -74,10 +74,25 @@ def test_without_a_regression_none_is_reported(stored: Callable[[float], Path]) 
     assert show_history([stored(1.0)], 0.05, "", None, None, None) == 0
 
 
+def test_submissions_without_a_start_are_named_and_left_out(
+    stored: Callable[[float], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a start, a submission would be the oldest, and its speed would begin the history."""
+    top = stored(1.0)
+    with closing(sqlite3.connect(top / "003.sqlite")) as base, base:
+        base.execute("UPDATE runs SET started = 'yesterday', submission = 'lost'")
+        base.execute("UPDATE records SET seconds = seconds / 2, samples_per_s = samples_per_s * 2")
+    assert show_history([top], 0.05, "", None, None, tmp_path / "plots") == 0
+    out = capsys.readouterr().out
+    assert "Left out, because their start is unknown: lost." in " ".join(out.split()) and "1970" not in out
+    with pytest.raises(UserError, match="with a speed and a start time"):
+        show_history([top / "003.sqlite"], None, "", None, None, None)
+
+
 def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
     root = write(tmp_path / "001", [Planted("baseline", repeat, 0.2 + repeat / 100, 2.7) for repeat in (1, 2)])
     report([root], output=tmp_path / "r.json", exports=[tmp_path / "all.sqlite"])
-    ((_, (point,)),) = read_history(find_files([tmp_path])).items()
+    ((_, (point,)),) = read_history(find_files([tmp_path]))[0].items()
     (cell,) = json.loads((tmp_path / "r.json").read_text())["submissions"][0]["cells"]
     assert point.speeds == pytest.approx([run["samples_per_s"] for run in cell["runs"]], rel=1e-9)
 

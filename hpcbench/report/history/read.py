@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hpcbench.contract.text import make_printable
+from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.report.export import RUNS, VERSION
 from hpcbench.report.statistics import is_usable
@@ -51,6 +53,13 @@ class SubmissionSpeed:
     """Known values of the `STACK` columns."""
 
     @property
+    def start(self) -> datetime:
+        """Start time of the first run."""
+        start = parse_time(self.time)
+        assert start is not None
+        return start
+
+    @property
     def log_speed(self) -> float:
         """Mean of the logarithms of the speeds."""
         return math.fsum(map(math.log, self.speeds)) / len(self.speeds)
@@ -80,8 +89,8 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list[SubmissionSpeed]]:
-    """Return the points of each series, in chronological order.
+def read_history(files: Sequence[Path], since: str = "") -> tuple[dict[SeriesKey, list[SubmissionSpeed]], list[str]]:
+    """Return the points of each series in chronological order, and the submissions without a known start.
 
     A run that occurs in several files counts once. Submissions from different files are distinct even if their
     directory is the same, because CI jobs often reuse a directory.
@@ -102,11 +111,14 @@ def read_history(files: Sequence[Path], since: str = "") -> dict[SeriesKey, list
                 key = SeriesKey(run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or "")
                 points.setdefault(key, {}).setdefault((file, submission), []).append(run)
     series = {}
+    undated: dict[str, None] = {}
     for key, submissions in points.items():
         speeds = [_make_point(submission, runs) for (_, submission), runs in submissions.items()]
-        if recent := sorted((point for point in speeds if point.time >= since), key=lambda point: point.time):
+        undated |= dict.fromkeys(point.submission for point in speeds if not point.time)
+        dated = [point for point in speeds if point.time and point.time >= since]
+        if recent := sorted(dated, key=lambda point: point.start):
             series[key] = recent
-    return series
+    return series, list(undated)
 
 
 def _read_file(file: Path) -> Iterator[dict[str, Any]]:
@@ -155,7 +167,7 @@ def _make_point(submission: str, runs: Sequence[Mapping[str, Any]]) -> Submissio
         for name in STACK
         if any(run[name] for run in runs)
     }
-    starts = [run["started"] for run in runs if run["started"]]
+    starts = [run["started"] for run in runs if parse_time(run["started"])]
     return SubmissionSpeed(min(starts, default=""), submission, tuple(run["speed"] for run in runs), stack)
 
 

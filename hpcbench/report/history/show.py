@@ -3,12 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hpcbench.contract.text import make_printable
-from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
@@ -36,7 +35,6 @@ _METHOD = (
     "series and all possible positions (Student's t test; Welch's t test over the runs if there are only two "
     "submissions)."
 )
-_UNKNOWN_TIME = datetime.fromtimestamp(0, timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,13 @@ class History(Results):
         All series.
     limit
         Fractional speed loss that is reported as a failure. If None, no failure is reported.
+    undated
+        Submissions that are left out because the start of none of their runs is known.
     """
 
     series: Sequence[SpeedSeries]
     limit: float | None = None
+    undated: Sequence[str] = ()
 
     @property
     def slower(self) -> list[SpeedSeries]:
@@ -99,6 +100,9 @@ class History(Results):
         if self.limit is not None and self.slower:
             names = ", ".join(f"{_name(series.key)} by {100 * series.loss:.1f} %" for series in self.slower)
             lines.append(f"Slower than the fastest level by {100 * self.limit:g} % or more: {names}.")
+        if self.undated:
+            names = ", ".join(make_printable(submission) or "unnamed" for submission in self.undated)
+            lines.append(f"Left out, because their start is unknown: {names}.")
         return lines
 
     def content(self) -> dict[str, Any]:
@@ -124,9 +128,11 @@ class History(Results):
         ]
 
 
-def make_history(points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None) -> History:
+def make_history(
+    points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None, undated: Sequence[str] = ()
+) -> History:
     """Return the history of all series, whose changes are tested jointly."""
-    return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit)
+    return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit, undated)
 
 
 def show_history(
@@ -141,10 +147,12 @@ def show_history(
     chosen = resolve_format(format, output)
     if chosen == "csv":
         raise UserError("history: CSV output is not supported: use --format json, or read the exported files directly")
-    history = make_history(read_history(find_files(paths), since), limit)
+    points, undated = read_history(find_files(paths), since)
+    history = make_history(points, limit, undated)
     if not history.series:
         raise UserError(
-            "history: these files contain no completed run with a speed: check table runs in the files, or --since"
+            "history: these files contain no completed run with a speed and a start time: check table runs in the "
+            "files, or --since"
         )
     history.show(chosen, output)
     if plots is not None:
@@ -214,7 +222,7 @@ def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
         marks: dict[datetime, None] = {}
         for number, series in enumerate(members):
             colour = COLOURS[number % len(COLOURS)]
-            times = [parse_time(point.time) or _UNKNOWN_TIME for point in series.points]
+            times = [point.start for point in series.points]
             speeds = [geometric_interval(point.speeds) for point in series.points]
             for time, speed in zip(times, speeds, strict=True):
                 if speed.low is not None and speed.high is not None:
