@@ -41,7 +41,7 @@ class DeviceSpec:
 
 
 def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
-    """Return the GPU with this name in the site file, or None if it is not in the table.
+    """Return the GPU with this name in the site file, in any case, or None if it is not in the table.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
         Device memory according to the site, or None for the usual size.
     """
     for row in read_table("devices.csv"):
-        if re.search(rf"(?<![A-Z]){row['pattern']}", name):
+        if re.search(rf"(?<![A-Z]){row['pattern']}", name, re.IGNORECASE):
             chip = next(chip for chip in list_chips() if chip.name == row["chip"])
             return DeviceSpec(
                 chip.name,
@@ -65,6 +65,11 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
                 float(row["product_share"]),
             )
     return None
+
+
+def list_names() -> list[str]:
+    """Return the names of the GPUs in the table, without variants."""
+    return list(dict.fromkeys(re.split(r"\W", row["pattern"])[0] for row in read_table("devices.csv")))
 
 
 def assume_cpu(cores: int, memory_bytes: float | None) -> DeviceSpec:

@@ -6,6 +6,7 @@ from pathlib import Path
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract import run as contract
 from hpcbench.errors import UserError
+from hpcbench.predict.devices import list_names
 from hpcbench.predict.machine import Machine, make_cpu_machine, make_gpu_machine
 from hpcbench.predict.program import ENGINE, TrainingProgram
 from hpcbench.predict.workload import Workload, make_workload
@@ -52,8 +53,8 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     )
     if gpu_machine is None:
         raise UserError(
-            f"{site.site}: node.gpu: {node.gpu!r} has no table of matrix products (V100, A100, H100, H200 and "
-            "their variants have one): measure the table with `hpcbench bench gemm`"
+            f"{site.site}: node.gpu: {node.gpu!r} has no table of matrix products (GPUs with one: "
+            f"{', '.join(list_names())}): measure the table with `hpcbench bench gemm`"
         )
     return gpu_machine
 

@@ -121,8 +121,11 @@ def _plan_diagnosed(
 def _predict_scheme(scheme: Scheme, options: Mapping[str, Sequence[Option]], free: float) -> tuple[float, float]:
     """Return the predicted change of the step time and the estimated loss of a scheme with one codec for all traffic.
 
-    Any other scheme is predicted to save half of the time that free communication would save.
+    A scheme that changes no message and no process saves nothing. Any other scheme is predicted to save half of the
+    time that free communication would save.
     """
+    if scheme.default == "none" and not scheme.rules and not scheme.process_changes:
+        return 0.0, 0.0
     matching = [option for choices in options.values() for option in choices if option.codec == scheme.default]
     if scheme.process_changes or scheme.rules or scheme.default == "none" or not matching:
         return free / 2, LOSS

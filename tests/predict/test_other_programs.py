@@ -139,7 +139,12 @@ def test_every_device_has_a_chip_and_sources() -> None:
     chips = {chip.name for chip in list_chips()}
     rows = read_table("devices.csv")
     assert all(row["chip"] in chips and row["source"] and 0 < float(row["product_share"]) <= 1 for row in rows)
-    for name, chip in (("NVIDIA GH200 480GB", "GH200"), ("NVIDIA GB200", "GB200"), ("AMD Instinct MI300X", "MI300X")):
+    for name, chip in (
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA GB200", "GB200"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("h100", "H100 SXM"),
+    ):
         device = find_device(name)
         assert device and device.name == chip
 

@@ -74,6 +74,14 @@ def test_systems_of_the_framework_are_added(command: str, log: str, systems: set
     assert set(list_names(_program(command, log), [], [], "baseline")) - {"naive-bf16", "naive-int8"} == systems
 
 
+def test_a_scheme_without_a_codec_saves_nothing() -> None:
+    diagnosis = _diagnosis(("DP", "bf16", 1.25), ("DP", "free communication", 2.0))
+    object.__setattr__(diagnosis, "by_dimension", lambda: {"DP": 0.1})
+    plan = _plan(["baseline", "identity", "megatron-bf16"], diagnosis)
+    identity, other = plan.combinations["identity"], plan.combinations["megatron-bf16"]
+    assert (identity.seconds, identity.loss) == (0.0, 0.0) and other.seconds < 0
+
+
 def test_a_program_without_traces_has_no_predictions() -> None:
     plan = _plan(["baseline", "naive-bf16", "zeropp", "identity"], None)
     assert list(plan.combinations) == ["naive-bf16", "zeropp", "identity"] and plan.can_pay
