@@ -315,6 +315,16 @@ def test_an_interrupt_is_quiet(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("command", ["report gone", "history gone", "predict gone", "diagnose gone", "tune gone"])
+def test_an_output_in_a_missing_directory_is_refused_before_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """The input does not exist either, so any work would be refused for that reason."""
+    budget = ["--loss-budget", "1%"] if command.startswith("tune") else []
+    code, _, err = run(capsys, monkeypatch, *command.split(), *budget, "--output", "missing/a.html")
+    assert (code, err) == (2, "hpcbench: --output missing/a.html: missing is not a directory. Create it first\n")
+
+
 def test_a_full_disk_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

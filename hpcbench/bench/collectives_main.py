@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcbench.bench import options, world
 from hpcbench.bench.progress import rank_progress
 from hpcbench.errors import UserError
-from hpcbench.present.results import save
+from hpcbench.present.results import check_output, save
 
 if TYPE_CHECKING:
     from hpcbench.bench.schemes import Wanted
@@ -83,7 +83,7 @@ def bench_collectives(settings: Settings, files: BenchFiles) -> int:
     ranks, by = settings.ranks, files.links or files.tune
     with world.report_once():
         options.check_outputs(files.outputs, files.plots)
-        options.check_output("--tune", files.tune)
+        check_output("--tune", files.tune)
         wanted = _check_settings(settings)
         if settings.plan and ranks is not None and not world.is_launched():
             from hpcbench.bench.collectives_plans import print_plans

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import resolve_format
+from hpcbench.present.results import check_output, resolve_format
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -62,16 +62,6 @@ def format_size(nbytes: int) -> str:
         if nbytes % _UNITS[unit] == 0 and nbytes:
             return f"{nbytes // _UNITS[unit]}{unit.upper()}"
     return str(nbytes)
-
-
-def check_output(option: str, path: Path | None) -> None:
-    """Reject an output file to which results could not be written after the measurement."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise UserError(f"{option} {path}: is a directory: name a file")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {path}: {path.parent} is not a directory. Create it first")
 
 
 def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures: bool = True) -> None:

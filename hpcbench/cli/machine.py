@@ -76,9 +76,9 @@ def doctor(
         return
     if name is not None:
         raise UserError("--name: is only for a drafted site: add --draft-site, or use --site")
-    from hpcbench.bench.options import check_output
     from hpcbench.doctor.examine import examine
     from hpcbench.doctor.show_checks import show, write
+    from hpcbench.present.results import check_output
 
     check_output("--json", json)
     checks = examine(site, run=run)

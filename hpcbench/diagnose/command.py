@@ -11,7 +11,6 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from hpcbench.bench.options import check_output
 from hpcbench.bench.progress import Show, progress
 from hpcbench.contract.interpose import GroupPattern, Groups, Meaning
 from hpcbench.diagnose.diagnosis import Diagnosis, diagnose
@@ -21,7 +20,7 @@ from hpcbench.diagnose.results import Diagnosed
 from hpcbench.diagnose.show import answer
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import resolve_format
+from hpcbench.present.results import check_output, resolve_format
 from hpcbench.programs.settings import load_groups
 
 _RECORD = "hpcbench diagnose --run -- COMMAND"

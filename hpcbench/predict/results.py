@@ -18,7 +18,7 @@ from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, integer, percent, text_column
-from hpcbench.present.results import Results, resolve_format
+from hpcbench.present.results import Results, check_output, resolve_format
 
 
 def predict_and_show(
@@ -37,6 +37,7 @@ def predict_and_show(
         The study, the site or an option is wrong.
     """
     format = resolve_format(format, output)
+    check_output("--output", output)
     if plots is not None or format == "html":
         need_matplotlib("--plots" if plots is not None else "a page")
     predicted = Predicted(*predict_study(study, **options))

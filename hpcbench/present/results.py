@@ -106,6 +106,17 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     )
 
 
+def check_output(option: str, path: Path | None) -> None:
+    """Reject an output file to which results could not be written after the work."""
+    if path is None:
+        return
+    shown, parent = make_printable(str(path)), make_printable(str(path.parent))
+    if path.is_dir():
+        raise UserError(f"{option} {shown}: is a directory: name a file")
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {shown}: {parent} is not a directory. Create it first")
+
+
 def save(path: Path, text: str, option: str = "--output") -> None:
     """Write a file atomically. Devices and pipes are written directly.
 

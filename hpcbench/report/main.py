@@ -13,7 +13,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.contract.trace import merge_traces
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import resolve_format
+from hpcbench.present.results import check_output, resolve_format
 from hpcbench.report.against import compare_submissions
 from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.formats import ALL_FIGURES, ALL_TABLES, FORMATS, ONLY_RUNS, ReportRequest
@@ -45,6 +45,7 @@ def report(
     worse loss, fails or is missing. Otherwise it is 0.
     """
     form = resolve_format(format, output, FORMATS)
+    check_output("--output", output)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"

@@ -15,7 +15,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.present.results import resolve_format
+from hpcbench.present.results import check_output, resolve_format
 from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.schema import ProgramStudy, SchemeEntry
@@ -71,6 +71,8 @@ def tune(study: Path, options: TuneOptions) -> int:
     UserError
         The study, the site or an option is wrong, or the directory belongs to another search.
     """
+    form = resolve_format(None, options.output)
+    check_output("--output", options.output)
     budget = parse_budget(options.loss_budget)
     loaded = _add_candidates(load_study(study, list(options.sets)), study, options.sets)
     name = options.site or loaded.study.site
@@ -91,7 +93,7 @@ def tune(study: Path, options: TuneOptions) -> int:
     if options.dry_run:
         state = load_state(directory, digest)
         planned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, None, schemes)
-        planned.show(resolve_format(None, options.output), options.output)
+        planned.show(form, options.output)
         return 0
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
@@ -113,7 +115,7 @@ def tune(study: Path, options: TuneOptions) -> int:
             return 1
         write_scheme(directory, choice.scheme, schemes, runs)
         tuned.save((directory / "tuned.html", directory / "tuned.json"))
-    tuned.show(resolve_format(None, options.output), options.output)
+    tuned.show(form, options.output)
     console.print(
         f"The scheme, the HTML report and the state of the search are in {shown_path(directory)}", markup=False
     )

@@ -12,7 +12,7 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
 from hpcbench.present.notation import between, name, phrase, significant
-from hpcbench.present.results import Results, resolve_format
+from hpcbench.present.results import Results, check_output, resolve_format
 from hpcbench.report.history.levels import (
     LevelChange,
     SpeedLevel,
@@ -145,6 +145,7 @@ def show_history(
 ) -> int:
     """Show the history. Return 1 if a series lost at least the fraction `limit` of its speed."""
     chosen = resolve_format(format, output)
+    check_output("--output", output)
     if chosen == "csv":
         raise UserError("history: CSV output is not supported: use --format json, or read the exported files directly")
     points, undated = read_history(find_files(paths), since)
