@@ -147,6 +147,15 @@ def test_the_recipe_for_conda_has_the_dependencies_of_the_project() -> None:
     assert (ROOT / recipe["about"]["license_file"]).is_file()
 
 
+def test_all_places_have_the_oldest_pytorch() -> None:
+    from hpcbench.doctor import probe
+    from hpcbench.programs import intercept
+    from hpcbench.train import preflight
+
+    for extra, oldest in (("train", {preflight.OLDEST_TORCH, probe.OLDEST_TORCH}), ("torch", {intercept.OLDEST})):
+        assert {f">={'.'.join(map(str, each))}" for each in oldest} == {needed(extra)["torch"]}
+
+
 def test_all_places_have_the_version_of_the_project() -> None:
     import hpcbench
 

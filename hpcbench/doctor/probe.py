@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
+OLDEST_TORCH = (2, 5)
 Finding = tuple[str, str, str]
 """Health, fact, and remedy."""
 
@@ -38,6 +39,9 @@ def _numpy() -> Finding:
 def _torch() -> Finding:
     import torch
 
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        return "missing", f"{torch.__version__}, older than {oldest}", f"install PyTorch {oldest} or later"
     cuda, rocm = torch.version.cuda, getattr(torch.version, "hip", None)
     if rocm:
         fact = f"{torch.__version__}, ROCm {rocm}, sees {torch.cuda.device_count()} GPUs"

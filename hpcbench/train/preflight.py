@@ -5,14 +5,19 @@ world prints results.
 """
 
 import os
+import re
 from collections import defaultdict
 from typing import Any
 
+import torch
 from mpi4py import MPI
 
 from hpcbench.contract.run import Run
 from hpcbench.errors import UserError
 from hpcbench.train import binding, container
+
+OLDEST_TORCH = (2, 5)
+"""Oldest version of PyTorch with which the engine was tested."""
 
 
 def describe(comm: MPI.Comm, run: Run) -> list[dict[str, Any]]:
@@ -30,9 +35,12 @@ def check(world: list[dict[str, Any]], run: Run) -> None:
     Raises
     ------
     UserError
-        The number of ranks is wrong, an environment variable of the scheme is missing on a rank, or ranks x threads
-        exceed the cores of a host.
+        PyTorch is too old, the number of ranks is wrong, an environment variable of the scheme is missing on a rank, or
+        ranks x threads exceed the cores of a host.
     """
+    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise UserError(f"PyTorch {torch.__version__} is too old for training: install {oldest} or later")
     if len(world) != run.ranks:
         raise UserError(
             f"the launcher started a world of {len(world)} ranks, but the run needs {run.ranks}: use a launcher "

@@ -488,6 +488,11 @@ def test_mpi4py_without_an_mpi_library_is_not_a_missing_mpi4py(
     assert "pip install mpich" in remedy and "mpi4py" not in remedy
 
 
+def test_an_old_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(__version__="2.4.1+cu121"))  # type: ignore[arg-type]
+    assert probe._torch() == ("missing", "2.4.1+cu121, older than 2.5", "install PyTorch 2.5 or later")
+
+
 def test_that_ranks_have_met_is_remembered_until_their_launch_changes(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -356,6 +356,13 @@ def test_start_check_refuses_wrong_measurements(facts, run, message):
         preflight.check(facts, run)
 
 
+def test_an_old_pytorch_is_refused(monkeypatch):
+    preflight.check(world(4, 4), RUN)
+    monkeypatch.setattr(torch, "__version__", "2.4.1+cu121")
+    with pytest.raises(UserError, match=r"PyTorch 2\.4\.1\+cu121 is too old for training: install 2\.5 or later"):
+        preflight.check(world(4, 4), RUN)
+
+
 def test_a_rank_without_a_variable_of_the_scheme_is_refused(monkeypatch):
     run = RUN.changed(
         ranks=1,

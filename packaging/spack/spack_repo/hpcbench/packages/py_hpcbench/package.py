@@ -37,7 +37,7 @@ class PyHpcbench(PythonPackage):
         depends_on("py-typer@0.12:")
 
         with when("+train"):
-            depends_on("py-torch@2.4:")
+            depends_on("py-torch@2.5:")
             depends_on("py-mpi4py@4:")
             depends_on("py-numpy@1.26:")
             depends_on("py-ml-dtypes@0.4:")
