@@ -53,17 +53,21 @@ def beyond_dense(run: Run, kept_tokens: float) -> dict[str, Any]:
 
 def main() -> None:
     """Count the operations of every case, and of the same model without experts in one process."""
+    dense: dict[str, int] = {}
     for layout, place in LAYOUTS.items():
         settings = {**MODEL, **place, "train.recompute": AGAIN.get(layout, "none")}
-        dense, _ = step(run_of({**MODEL, "train.recompute": settings["train.recompute"]}), MPI.COMM_SELF.Dup())
+        recompute = settings["train.recompute"]
+        if WORLD.rank == 0 and recompute not in dense:
+            dense[recompute], _ = step(run_of({**MODEL, "train.recompute": recompute}), MPI.COMM_SELF.Dup())
         for kind in KINDS:
             run = run_of({**settings, "model.experts": kind})
+            parity_worker.meet(WORLD)
             comm = WORLD.Split(int(WORLD.rank >= run.ranks), WORLD.rank)
             if WORLD.rank >= run.ranks:
                 continue
             counted, kept_tokens = step(run, comm)
             if WORLD.rank == 0:
-                report = {"layout": layout, "experts": kind, "counted": counted - dense, "kept": kept_tokens}
+                report = {"layout": layout, "experts": kind, "counted": counted - dense[recompute], "kept": kept_tokens}
                 print(json.dumps({**report, **beyond_dense(run, kept_tokens)}), flush=True)
 
 

@@ -39,6 +39,7 @@ History = dict[str, Any]
 
 def train(run: Run, comm: MPI.Comm) -> History | None:
     """Train, and return on rank 0 the state, losses, norms, gradients of each step, weights and evaluation."""
+    meet(comm)
     directory = Path(comm.bcast(tempfile.mkdtemp(prefix="pairs") if comm.rank == 0 else None))
     log = LogWriter(io.StringIO() if comm.rank == 0 else None)
     progress = Progress(Wait.GIVE_WAY, background=run.train.overlap)

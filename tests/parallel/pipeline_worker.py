@@ -10,6 +10,7 @@ import parity
 import shared_text
 import torch
 from mpi4py import MPI
+from parity import meet
 from pipeline_cases import FAULTY, FOUR, GRID, STEPS, Case, without_pipeline
 from pipeline_faults import FAULTS
 from torch import Tensor, nn
@@ -69,6 +70,7 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> dict[str,
 
 def on_ranks(case: Case) -> dict[str, object] | None:
     """Train on the first ranks of the world."""
+    meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < case.layout.ranks else 1, WORLD.rank)
     return train(case, comm) if WORLD.rank < case.layout.ranks else None
 

@@ -16,6 +16,7 @@ import parity
 from cases import BASE
 from delayed import simulate
 from mpi4py import MPI
+from parity import meet
 from stream_cases import AFTER_RESUME, DIVERGED, FAULTY, GRID, RESUMED, Case
 
 from hpcbench.comm.policy import Policy
@@ -50,6 +51,7 @@ def weights(trainer: Trainer, comm: MPI.Comm) -> dict[str, Any]:
 
 def on(ranks: int, do: Callable[[MPI.Comm], Any]) -> Any:
     """Call a function on the first ranks of the world."""
+    meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < ranks else 1, WORLD.rank)
     return do(comm) if WORLD.rank < ranks else None
 

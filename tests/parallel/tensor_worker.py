@@ -14,6 +14,7 @@ from typing import Any
 import shared_text
 import torch
 from mpi4py import MPI
+from parity import meet
 from runs import in_pairs, label, run_of
 from torch import Tensor, nn
 
@@ -210,6 +211,7 @@ def traffic() -> None:
     corpus = shared_text.corpus()
     for name, layout, by_positions, scheme, precision in TRAFFIC:
         run = in_pairs(run_of(name, layout, scheme=scheme, precision=precision, sequence_parallel=by_positions))
+        meet(WORLD)
         comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
         if WORLD.rank < run.ranks:
             trainer = Trainer(run, comm, Progress(Wait.GIVE_WAY, background=True), corpus)

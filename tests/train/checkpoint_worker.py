@@ -11,6 +11,7 @@ from unittest.mock import patch
 import small_runs
 import torch
 from mpi4py import MPI
+from parity import meet
 from shared_text import corpus
 from small_runs import BASELINE, SIGNS, TRAIN, place_run
 
@@ -131,6 +132,7 @@ def differences(a: Any, b: Any, name: str = "") -> list[str]:
 
 def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
     """Compare an uninterrupted run with a run that another trainer resumes from a checkpoint, on every rank."""
+    meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     if WORLD.rank >= run.ranks:
         return None
@@ -165,6 +167,7 @@ def compare(name: str, run: Run, directory: Path) -> dict[str, Any] | None:
 
 def tell(answer: Any) -> None:
     """Print each rank's result."""
+    meet(WORLD)
     for each in WORLD.gather(answer) or []:
         if each is not None:
             print(json.dumps(each), flush=True)

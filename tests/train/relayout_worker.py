@@ -15,6 +15,7 @@ import parity
 import shared_text
 import torch
 from mpi4py import MPI
+from parity import meet
 from small_runs import BASELINE, GPT2, NEOX, SIGNS, TRAIN, place_run
 
 from hpcbench.comm.progress import Progress
@@ -111,6 +112,7 @@ def label(layout: Layout, settings: dict[str, Any]) -> str:
 
 def spread(run: Run) -> MPI.Comm | None:
     """Return the communicator of the run's ranks, which are the first ranks of the world."""
+    meet(WORLD)
     comm = WORLD.Split(0 if WORLD.rank < run.ranks else 1, WORLD.rank)
     return comm if WORLD.rank < run.ranks else None
 
@@ -146,7 +148,7 @@ def begin(run: Run, directory: Path) -> Any:
         steps(trainer, 0, BEFORE)
         Checkpoints(directory, comm, run).write(BEFORE, trainer.state(), corpus=CORPUS)
         saved = tensors(comm, trainer)
-    WORLD.Barrier()
+    meet(WORLD)
     return saved
 
 
@@ -211,7 +213,7 @@ def matrix(directory: str, part: str) -> None:
             if WORLD.rank == 0:
                 names = {"model": model.name, "from": label(layout, settings), "to": label(to, changes)}
                 print(json.dumps({**names, **(answer or {})}), flush=True)
-            WORLD.Barrier()
+            meet(WORLD)
 
 
 # ---------------------------------------------------------------- residuals and seeds
@@ -327,7 +329,7 @@ def residuals(directory: str) -> None:
                     size = sum(float(np.abs(values).sum()) for values in (before or {}).values())
                     names = {"journey": name, "fault": fault, "to": label(layout, changes), "size": size}
                     print(json.dumps({**names, **answer}), flush=True)
-            WORLD.Barrier()
+            meet(WORLD)
 
 
 # ---------------------------------------------------------------- planted faults
@@ -443,7 +445,7 @@ def faults(directory: str) -> None:
             answer = continue_run(run_of(NEOX, Layout(dp=2)), Path(directory) / name, before, reference)
         if WORLD.rank == 0:
             print(json.dumps({"fault": name, **(answer or {})}), flush=True)
-        WORLD.Barrier()
+        meet(WORLD)
 
 
 if __name__ == "__main__":
