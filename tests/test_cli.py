@@ -325,6 +325,15 @@ def test_an_output_in_a_missing_directory_is_refused_before_the_work(
     assert (code, err) == (2, "hpcbench: --output missing/a.html: missing is not a directory. Create it first\n")
 
 
+@pytest.mark.parametrize("command", ["diagnose gone", "tune gone --loss-budget 1%", "report gone"])
+def test_only_commands_with_a_format_recommend_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    code, _, err = run(capsys, monkeypatch, *command.split(), "--output", "a.pdf")
+    assert code == 2 and "--output a.pdf: .pdf is not the suffix of a format: use .txt, " in err
+    assert ("or add --format" in err) == command.startswith("report")
+
+
 def test_a_full_disk_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import check_output, resolve_format
+from hpcbench.present.results import check_output, resolve_suffix
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
@@ -78,7 +78,7 @@ def check_outputs(outputs: Sequence[Path], plots: Path | None = None, *, figures
     """
     for path in outputs:
         check_output("--output", path)
-        if resolve_format(None, path) == "html" and figures:
+        if resolve_suffix(path) == "html" and figures:
             need_matplotlib(f"--output {path}")
     if plots is not None:
         need_matplotlib("--plots")

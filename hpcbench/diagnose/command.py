@@ -20,7 +20,7 @@ from hpcbench.diagnose.results import Diagnosed
 from hpcbench.diagnose.show import answer
 from hpcbench.errors import UserError
 from hpcbench.plot_style import need_matplotlib
-from hpcbench.present.results import check_output, resolve_format
+from hpcbench.present.results import check_output, resolve_suffix
 from hpcbench.programs.settings import load_groups
 
 _RECORD = "hpcbench diagnose --run -- COMMAND"
@@ -120,7 +120,7 @@ def check_options(
     if link_gbit is not None and not 0 < link_gbit < math.inf:
         raise UserError(f"--link {link_gbit:g}: must be above 0, the bandwidth of a rank's link in Gbit/s")
     check_output("--output", output)
-    if output is not None and resolve_format(None, output) == "html":
+    if output is not None and resolve_suffix(output) == "html":
         need_matplotlib("a page")
     return read_groups(patterns)
 

@@ -76,7 +76,7 @@ class Results(ABC):
     def save(self, outputs: Iterable[Path], plots: Path | None = None) -> None:
         """Write each file in the format of its suffix, and the figures to a directory."""
         for path in outputs:
-            save(path, self.write(resolve_format(None, path)))
+            save(path, self.write(resolve_suffix(path)))
         if plots is not None:
             from hpcbench.present.figures import write
 
@@ -91,18 +91,31 @@ def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str
     UserError
         If no format has this name or suffix.
     """
-    if wanted is not None and wanted not in formats:
+    if wanted is None:
+        return resolve_suffix(output, formats, remedy=", or add --format")
+    if wanted not in formats:
         raise UserError(f"--format {make_printable(wanted, 40)}: unknown value: use one of {', '.join(formats)}")
+    return wanted
+
+
+def resolve_suffix(output: Path | None, formats: Mapping[str, tuple[str, ...]] = FORMATS, *, remedy: str = "") -> str:
+    """Return the format selected by a file suffix. The default is the terminal format.
+
+    Raises
+    ------
+    UserError
+        If no format has this suffix. The message ends with `remedy`.
+    """
     suffix = output.suffix.lower() if output else ""
-    if wanted or not output or not suffix:
-        return wanted or TERMINAL
+    if not suffix:
+        return TERMINAL
     for name, suffixes in formats.items():
         if suffix in suffixes:
             return name
     suffix_list = ", ".join(suffix for suffixes in formats.values() for suffix in suffixes)
     raise UserError(
         f"--output {make_printable(str(output))}: {make_printable(suffix, 20)} is not the suffix of a format: "
-        f"use {suffix_list}, or add --format"
+        f"use {suffix_list}{remedy}"
     )
 
 

@@ -15,7 +15,7 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
-from hpcbench.present.results import check_output, resolve_format
+from hpcbench.present.results import check_output, resolve_suffix
 from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.schema import ProgramStudy, SchemeEntry
@@ -71,7 +71,7 @@ def tune(study: Path, options: TuneOptions) -> int:
     UserError
         The study, the site or an option is wrong, or the directory belongs to another search.
     """
-    form = resolve_format(None, options.output)
+    form = resolve_suffix(options.output)
     check_output("--output", options.output)
     budget = parse_budget(options.loss_budget)
     loaded = _add_candidates(load_study(study, list(options.sets)), study, options.sets)
