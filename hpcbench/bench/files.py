@@ -147,7 +147,8 @@ def _read_safetensors(path: Path, key: str, _: np.dtype[Any]) -> Array:
         )
     if not counts[name]:
         return np.empty(0, dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=8 + length + begin, shape=(counts[name],))
+    values: Array = np.memmap(path, dtype=dtype, mode="r", offset=8 + length + begin, shape=(counts[name],))
+    return values
 
 
 def _read_torch(path: Path, key: str, _: np.dtype[Any]) -> Array:

@@ -77,7 +77,7 @@ class Corpus:
                 self._refuse_foreign(tokens[part], np.arange(part.start, part.stop), split)
 
     def _refuse_foreign(self, tokens: Tokens, places: npt.NDArray[np.int64], split: str) -> None:
-        if tokens.size and (tokens.max() >= self.symbols or tokens.min() < 0):
+        if tokens.size and (np.max(tokens) >= self.symbols or np.min(tokens) < 0):
             first = int(np.argmax((tokens >= self.symbols) | (tokens < 0)))
             place = int(places.flat[first]) + (len(self.train) if split == "valid" else 0)
             raise UserError(

@@ -120,7 +120,7 @@ class Belief:
         best = self._find_best(tolerance, excluded)
         contenders = list[str]()
         while len(contenders) < count and best.any():
-            place = int(best.mean(axis=0).argmax())
+            place = int(np.argmax(best.mean(axis=0)))
             contenders.append(self.names[place])
             best = best[~best[:, place]]
         return contenders

@@ -39,7 +39,7 @@ def sample_posterior(draws: Array, log_prior: Density, log_likelihood: Density, 
     while temperature < 1:
         step = _find_step(likelihood, 1 - temperature)
         temperature = 1.0 if step >= 1 - temperature else temperature + step
-        weights = np.exp(step * (likelihood - likelihood.max()))
+        weights = np.exp(step * (likelihood - np.max(likelihood)))
         places = (random.random() + np.arange(count)) / count
         chosen = np.minimum(np.searchsorted(np.cumsum(weights / weights.sum()), places), count - 1)
         draws, likelihood = draws[chosen], likelihood[chosen]
@@ -68,5 +68,5 @@ def _find_step(likelihood: Array, most: float) -> float:
 
 
 def _is_uneven(likelihood: Array, step: float) -> bool:
-    weights = np.exp(step * (likelihood - likelihood.max()))
+    weights = np.exp(step * (likelihood - np.max(likelihood)))
     return bool(weights.sum() ** 2 < 0.5 * len(weights) * (weights**2).sum())
