@@ -145,9 +145,7 @@ class _Text:
         seen = where if nodes.gpus is not None else "unseen"
         self._put("  gpus", nodes.gpus or 0, ": ".join(filter(None, (seen, nodes.doubt))), sure=certain)
         if nodes.gpu:
-            self._put(
-                "  gpu", nodes.gpu, f"{where}; write the full name, such as NVIDIA H100, which `hpcbench predict` needs"
-            )
+            self._put("  gpu", nodes.gpu, f"{where}: the full name, such as NVIDIA H100, helps readers")
         if nodes.gpu_memory_gb:
             self._put("  gpu_memory_gb", nodes.gpu_memory_gb, where)
         elif nodes.gpus:
