@@ -91,7 +91,7 @@ def test_nothing_is_lost_when_more_is_decided() -> None:
 
 
 def families(cell: Chains | Allotment) -> list[dict[Hashable, Any]]:
-    return [dict(getattr(cell, field.name)) for field in fields(Chains)]
+    return [dict(getattr(cell, field.name)) for field in fields(cell)]
 
 
 def decide_some(rng: random.Random, chain: Chain) -> Chain:

@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from planted_results import Planted, log_lines
-from test_tables_of_a_cell import STEPS, WARMUP, plant, replace
+from planted_results import Planted, change, log_lines
+from test_tables_of_a_cell import STEPS, WARMUP, plant
 
 from hpcbench.collect.submission import from_log
 from hpcbench.report.measures import Measures, measure
@@ -61,7 +61,7 @@ def test_a_declaration_is_all_that_a_new_quantity_needs(tmp_path: Path) -> None:
     out.mkdir()
     for log in root.glob("runs/*mzhybrid/log.txt"):
         held = (3 if "r1" in str(log) else 5) * 2**20
-        replace(log, "memory", {"host_rank_bytes": 2**30, "host_bytes": 2**31, "device_buffer_bytes": held})
+        change(log, "memory", {"host_rank_bytes": 2**30, "host_bytes": 2**31, "device_buffer_bytes": held})
     subprocess.run([sys.executable, "-c", REPORT, str(root), str(out)], check=True, capture_output=True)
     files = [*out.glob("report.*"), out / "runs.jsonl"]
     assert len(files) == 5
