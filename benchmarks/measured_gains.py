@@ -116,6 +116,11 @@ def main() -> None:
     summarize(cells)
     gains = [each["gain"] for each in json.loads(MAP.read_text(encoding="utf-8"))["cells"]]
     clear = sum(gain >= CLEAR for gain in gains)
+    high = [each for each in cells if each.predicted >= CLEAR]
+    few = sum(each.mean < PAYS for each in high)
+    print(f"Smallest predicted gain: {100 * min(each.predicted for each in cells):.1f} %.")
+    limits = f"{100 * CLEAR:.0f} %", f"{100 * PAYS:.0f} %"
+    print(f"Predicted gain of {limits[0]} or more: {len(high)} cells; {few} of them gained less than {limits[1]}.")
     print(f"The map has {clear} of {len(gains)} cells with a predicted gain of {100 * CLEAR:.0f} % or more.")
     if options.json:
         document = {"provenance": provenance(Path(__file__)), "cells": [asdict(each) for each in cells]}

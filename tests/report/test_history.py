@@ -85,6 +85,8 @@ def test_submissions_without_a_start_are_named_and_left_out(
     assert show_history([top], 0.05, "", None, None, tmp_path / "plots") == 0
     out = capsys.readouterr().out
     assert "Left out, because their start is unknown: lost." in " ".join(out.split()) and "1970" not in out
+    show_history([top], None, "", "json", tmp_path / "h.json", None)
+    assert json.loads((tmp_path / "h.json").read_text())["undated"] == ["lost"]
     with pytest.raises(UserError, match="with a speed and a start time"):
         show_history([top / "003.sqlite"], None, "", None, None, None)
 

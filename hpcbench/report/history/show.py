@@ -107,7 +107,8 @@ class History(Results):
 
     def content(self) -> dict[str, Any]:
         """Return the series as machine-readable data."""
-        return {"schema": 1, "limit": self.limit, "failed": bool(self.slower), "series": self.rows()}
+        failed = bool(self.slower)
+        return {"schema": 1, "limit": self.limit, "failed": failed, "undated": [*self.undated], "series": self.rows()}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per series."""
