@@ -315,14 +315,25 @@ def test_an_interrupt_is_quiet(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["report gone", "history gone", "predict gone", "diagnose gone", "tune gone"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("report gone", "--output"),
+        ("report gone", "--export"),
+        ("report gone", "--bundle"),
+        ("history gone", "--output"),
+        ("predict gone", "--output"),
+        ("diagnose gone", "--output"),
+        ("tune gone --loss-budget 1%", "--output"),
+    ],
+)
 def test_an_output_in_a_missing_directory_is_refused_before_the_work(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, option: str
 ) -> None:
     """The input does not exist either, so any work would be refused for that reason."""
-    budget = ["--loss-budget", "1%"] if command.startswith("tune") else []
-    code, _, err = run(capsys, monkeypatch, *command.split(), *budget, "--output", "missing/a.html")
-    assert (code, err) == (2, "hpcbench: --output missing/a.html: missing is not a directory. Create it first\n")
+    file = {"--output": "missing/a.html", "--export": "missing/a.csv", "--bundle": "missing/a.tar.gz"}[option]
+    code, _, err = run(capsys, monkeypatch, *command.split(), option, file)
+    assert (code, err) == (2, f"hpcbench: {option} {file}: the directory missing does not exist: create it\n")
 
 
 @pytest.mark.parametrize("command", ["diagnose gone", "tune gone --loss-budget 1%", "report gone"])

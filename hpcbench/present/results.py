@@ -120,14 +120,27 @@ def resolve_suffix(output: Path | None, formats: Mapping[str, tuple[str, ...]] =
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Reject an output file to which results could not be written after the work."""
+    """Reject an output file to which results could not be written after the work.
+
+    Raises
+    ------
+    UserError
+        The path is a directory, or its directory does not exist or is not writable.
+    """
     if path is None:
         return
-    shown, parent = make_printable(str(path)), make_printable(str(path.parent))
-    if path.is_dir():
-        raise UserError(f"{option} {shown}: is a directory: name a file")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {shown}: {parent} is not a directory. Create it first")
+    name, parent = f"{option} {make_printable(str(path))}", path.absolute().parent
+    shown_parent = make_printable(str(path.parent))
+    try:
+        if path.is_dir():
+            raise UserError(f"{name}: is a directory: give a file")
+        if not parent.is_dir():
+            raise UserError(f"{name}: the directory {shown_parent} does not exist: create it")
+        is_device = path.exists() and not path.is_file()  # devices and pipes are written directly
+    except OSError as error:
+        raise UserError(f"{name}: cannot be written: {error.strerror}") from None
+    if not is_device and not os.access(parent, os.W_OK):
+        raise UserError(f"{name}: cannot be written: {shown_parent} is not writable")
 
 
 def save(path: Path, text: str, option: str = "--output") -> None:

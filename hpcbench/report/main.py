@@ -45,7 +45,8 @@ def report(
     worse loss, fails or is missing. Otherwise it is 0.
     """
     form = resolve_format(format, output, FORMATS)
-    check_output("--output", output)
+    for option, file in (("--output", output), ("--bundle", bundle)):
+        check_output(option, file)
     names = resolve_tables(tables or ("all" if form in ALL_TABLES else ""))
     if tables and (against is not None or form in ALL_FIGURES):
         fixed = f"--format {form}" if against is None else "--against"

@@ -133,7 +133,7 @@ def test_wrong_input_is_one_line(case: str, tmp_path: Path) -> None:
         ({"link_gbit": 0.0}, "--link 0: must be above 0, the bandwidth of a rank's link in Gbit/s"),
         ({"link_gbit": float("nan")}, "--link nan: must be above 0, the bandwidth of a rank's link in Gbit/s"),
         ({"output": Path("x.pdf")}, "--output x.pdf: .pdf is not the suffix of a format"),
-        ({"output": Path("gone/x.html")}, "--output gone/x.html: gone is not a directory. Create it first"),
+        ({"output": Path("gone/x.html")}, "--output gone/x.html: the directory gone does not exist: create it"),
     ],
 )
 def test_wrong_options_are_one_line(options: dict[str, object], says: str, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_wrong_arguments() -> None:
 def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     root = write(tmp_path / "001", PAIR)
     for format in ("table", "csv"):
-        with pytest.raises(UserError, match=r"--output .*/none/file: .*/none is not a directory\. Create it first"):
+        with pytest.raises(UserError, match=r"--output .*/none/file: the directory .*/none does not exist"):
             report([root], format, tmp_path / "none" / "file")
 
 

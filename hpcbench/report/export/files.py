@@ -25,6 +25,7 @@ from hpcbench.bench.progress import Show, progress
 from hpcbench.collect.submission import Submission
 from hpcbench.contract.text import make_printable
 from hpcbench.errors import UserError
+from hpcbench.present.results import check_output
 from hpcbench.report.export import RECORDS, TABLES, VERSION, ExportTable, Row, Type, Value
 from hpcbench.report.export.rows import rows
 
@@ -169,15 +170,7 @@ class ExportTarget:
             raise UserError(f"{name}: the suffix selects the file format: use one of {', '.join((*_ONE, *_ALL))}")
         if suffix == ".parquet" and find_spec("pyarrow") is None:
             raise UserError(f"{name}: Parquet needs pyarrow: pip install pyarrow, or use .sqlite or .csv")
-        try:
-            if not path.parent.is_dir():
-                raise UserError(f"{name}: the directory {make_printable(str(path.parent))} does not exist: create it")
-            if path.is_dir():
-                raise UserError(f"{name}: is a directory: give a file")
-        except OSError as error:
-            raise UserError(f"{name}: cannot be written: {error.strerror}") from None
-        if not os.access(path.parent, os.W_OK):
-            raise UserError(f"{name}: cannot be written: {make_printable(str(path.parent))} is not writable")
+        check_output("--export", path)
         return cls(path, tuple(TABLES.values()) if suffix in _ALL else (TABLES.get(path.stem, RECORDS),))
 
     def write(self, submissions: Sequence[Submission]) -> None:
