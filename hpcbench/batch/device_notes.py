@@ -1,11 +1,9 @@
 """Notes of a dry run about the device of the ranks: unused GPUs, and schemes that the site's GPUs cannot run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hpcbench.batch.sites.site import Site, is_amd
-from hpcbench.codecs import spec
-from hpcbench.contract.nccl_fit import VARIABLE
-from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.nccl_fit import explain_exact_calls
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy
 
@@ -41,24 +39,9 @@ def list_device_notes(runs: Sequence[ExpandedRun], site: Site) -> list[str]:
     return [] if not is_program else [f"{name}: {note}" for name in encoding for note in _list_nccl_notes(runs, name)]
 
 
-def _list_nccl_notes(runs: Sequence[ExpandedRun], name: str) -> Iterator[str]:
-    """Yield the reasons why calls of a program stay exact if the program communicates over NCCL."""
+def _list_nccl_notes(runs: Sequence[ExpandedRun], name: str) -> list[str]:
+    """List why calls of a program stay exact with a scheme if the program communicates over NCCL."""
     example = next(run for run in runs if run.scheme_name == name)
     through_host = isinstance(example.study, ProgramStudy) and example.study.program.groups.cuda
-    refusal = "" if through_host else explain_nccl_refusal(example.scheme)
-    if refusal:
-        yield f"if the program uses NCCL, {refusal}"
-
-
-def explain_nccl_refusal(scheme: Scheme) -> str:
-    """Return why calls of a program over NCCL stay exact with a scheme, or an empty string if all may be encoded."""
-    if scheme.algorithm == "auto":
-        return "algorithm auto encodes no call, because it has no measured speeds of NCCL: use algorithm: encoded"
-    if scheme.algorithm not in ("encoded", "two-shot"):
-        return f"algorithm {scheme.algorithm} encodes no call: use algorithm: encoded"
-    varying = [rule.codec for rule in scheme.all_rules if spec.parse(rule.codec).family in VARIABLE]
-    if varying:
-        return f"calls with codec {varying[0]} stay exact, because its messages vary in size: use a codec of fixed size"
-    if any(rule.between_nodes for rule in scheme.all_rules):
-        return "calls with a rule for between_nodes stay exact: use a rule without it"
-    return ""
+    refusal = "" if through_host else explain_exact_calls(example.scheme)
+    return [f"if the program uses NCCL, {refusal}"] if refusal else []

@@ -1,10 +1,10 @@
-"""Constraints on runs that use NCCL as the message transport."""
+"""Constraints of NCCL: on runs that use it as the message transport, and on schemes for programs that use it."""
 
 from typing import Literal
 
 from hpcbench.codecs import spec
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.scheme import NamedScheme, Scheme
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.training import UNFLUSHED, Train
 
@@ -57,3 +57,17 @@ def find_nccl_misfit(
                 f"{scheme.name} the sizes vary: use mpi, or another codec",
             )
     return None
+
+
+def explain_exact_calls(scheme: Scheme) -> str:
+    """Return why calls of a program over NCCL stay exact with a scheme, or an empty string if all may be encoded."""
+    if scheme.algorithm == "auto":
+        return "algorithm auto encodes no call, because it has no measured speeds of NCCL: use algorithm: encoded"
+    if scheme.algorithm not in ("encoded", "two-shot"):
+        return f"algorithm {scheme.algorithm} encodes no call: use algorithm: encoded"
+    varying = [rule.codec for rule in scheme.all_rules if spec.parse(rule.codec).family in VARIABLE]
+    if varying:
+        return f"calls with codec {varying[0]} stay exact, because its messages vary in size: use a codec of fixed size"
+    if any(rule.between_nodes for rule in scheme.all_rules):
+        return "calls with a rule for between_nodes stay exact: use a rule without it"
+    return ""

@@ -67,8 +67,8 @@ def find_device(name: str, memory_gb: float | None = None) -> DeviceSpec | None:
     return None
 
 
-def list_names() -> list[str]:
-    """Return the names of the GPUs in the table, without variants."""
+def list_gpus() -> list[str]:
+    """List the GPUs in the table, without variants."""
     return list(dict.fromkeys(re.split(r"\W", row["pattern"])[0] for row in read_table("devices.csv")))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract import run as contract
 from hpcbench.errors import UserError
-from hpcbench.predict.devices import list_names
+from hpcbench.predict.devices import list_gpus
 from hpcbench.predict.machine import Machine, make_cpu_machine, make_gpu_machine
 from hpcbench.predict.program import ENGINE, TrainingProgram
 from hpcbench.predict.workload import Workload, make_workload
@@ -54,7 +54,7 @@ def describe_site(site: Site, ranks_per_node: int, ranks: int) -> Machine:
     if gpu_machine is None:
         raise UserError(
             f"{site.site}: node.gpu: {node.gpu!r} has no table of matrix products (GPUs with one: "
-            f"{', '.join(list_names())}): measure the table with `hpcbench bench gemm`"
+            f"{', '.join(list_gpus())}): measure the table with `hpcbench bench gemm`"
         )
     return gpu_machine
 

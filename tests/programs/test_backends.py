@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from hpcbench.contract.call_treatment import CallKind
+from hpcbench.contract.nccl_fit import explain_exact_calls
 from hpcbench.contract.traffic import Algorithm
 from hpcbench.contract.treatment import Treatment
 from hpcbench.doctor import probe
@@ -23,6 +24,8 @@ from hpcbench.programs import backends, kernel_operators
 from hpcbench.programs.account import Account
 from hpcbench.programs.exact import explain, list_lossy_remedies, state_cuda
 from hpcbench.programs.group_carriers import GroupCarriers
+from hpcbench.study import presets
+from hpcbench.study.find_scheme import NOTHING, find_scheme
 
 GPU = torch.device("cuda", 0)
 CLAIMED = """\
@@ -109,6 +112,19 @@ def test_calls_without_a_carrier_have_a_reason(backend: Backend | None, through_
 def test_refusals_over_nccl(call: CallKind, rule: Treatment, why: str) -> None:
     assert backends.find_refusal(call, rule) == why
     assert not why or explain(why) != why  # the message must explain the reason in a sentence
+
+
+@pytest.mark.parametrize("name", [name for name in presets.schemes() if "{" not in name])
+def test_the_dry_run_names_the_schemes_that_the_carrier_refuses(name: str) -> None:
+    scheme, _ = find_scheme(name, {}, NOTHING, "test")
+    treatments = [
+        Treatment(rule.codec, Algorithm(scheme.algorithm), between_nodes=rule.between_nodes)
+        for rule in scheme.all_rules
+        if rule.codec != "none"
+    ]
+    if scheme.algorithm != "native" and treatments:
+        refused = any(backends.find_refusal(CallKind.ALL_REDUCE, treatment) for treatment in treatments)
+        assert bool(explain_exact_calls(scheme)) == refused
 
 
 def test_bytes_on_gpus_are_named_by_their_reason() -> None:
