@@ -233,7 +233,7 @@ def test_hostile_studies_end_in_one_line_and_nothing_on_disk(
         (["sites", str(DEMO)], "unknown key"),
         (["sites", "none.yaml"], "site file none.yaml does not exist"),
         (["schema", "nonsense"], "use study or site"),
-        (["doctor", "--json", "gone/x.json"], "--json gone/x.json: gone is not a directory"),
+        (["doctor", "--json", "gone/x.json"], "--json gone/x.json: the directory gone does not exist: create it"),
         (["sbumit"], "No such command"),
         (["a\nb"], "No such command"),
     ],

@@ -212,7 +212,7 @@ def test_turns_are_taken_by_all_before_the_next(monkeypatch: pytest.MonkeyPatch)
         (["--repeats", "many"], "Invalid value for '--repeats'"),
         (["--mib", "0"], "--mib 0: must be above 0"),
         (["--mib", "nan"], "--mib nan"),
-        (["--output", "none/x.json"], "none is not a directory"),
+        (["--output", "none/x.json"], "the directory none does not exist"),
         (["--output", "."], "--output .: is a directory"),
         (["--output", "x.pdf"], "is not the suffix of a format: use .txt, "),
         (["--data", "gradeint"], "no such data. Use one of gauss, "),

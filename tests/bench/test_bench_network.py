@@ -141,7 +141,7 @@ def test_the_bandwidth_is_that_of_the_largest_messages() -> None:
         (["--ranks", "2", "nonsense"], "unknown codec 'nonsense'"),
         (["--ranks", "2", "--repeats", "0"], "--repeats 0: must be at least 1"),
         (["--ranks", "2", "--max-mb", "0"], "--max-mb 0: must be at least"),
-        (["--ranks", "2", "--output", "none/x.json"], "none is not a directory"),
+        (["--ranks", "2", "--output", "none/x.json"], "the directory none does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
