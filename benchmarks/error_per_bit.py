@@ -20,7 +20,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from messages import encode, read_samples
+from messages import OF_DIFFERENCES, Key, encode, read_samples
 from provenance import head
 from rich.console import Console
 from rich.table import Table
@@ -56,7 +56,7 @@ CODECS = (
 MIXED = (4.5625, 5.0)
 """Budgets of mixed widths: the size of their 4-bit codec, and the budget of preset dynamiq."""
 MIXED_CODEC = "int4:16/256:nonuniform"
-CONTENTS = ("gradients", "activations", "gradients of activations", "weights")
+CONTENTS = ("gradients", "activations", "gradients of activations", "weights", "weight differences")
 
 
 class Point(NamedTuple):
@@ -66,14 +66,14 @@ class Point(NamedTuple):
     relative_rmse: float
 
 
-def find_kind(channel: str) -> str | None:
-    """Return the content of a channel's messages, one of `CONTENTS`, or None for other messages."""
-    traffic = tuple(channel.split())
+def find_kind(key: Key) -> str | None:
+    """Return the content of messages, one of `CONTENTS`, or None for other messages."""
+    traffic = tuple(key.channel.split())
     content, kind = find_content(traffic), traffic[2]
     if content == "activations":
         return "activations" if kind == "ACT" else "gradients of activations"
     if kind == "PARAM":
-        return "weights"
+        return "weight differences" if key.operation.endswith(OF_DIFFERENCES) else "weights"
     return "gradients" if content == "gradients" and kind == "GRAD" else None
 
 
@@ -123,7 +123,7 @@ def measure(
     taken: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     counts: dict[str, int] = defaultdict(int)
     for key, message in read_samples(directory):
-        kind = find_kind(key.channel)
+        kind = find_kind(key)
         if kind is None:
             continue
         x: Array = np.frombuffer(message.values, BFLOAT16 if message.dtype == "bfloat16" else message.dtype)

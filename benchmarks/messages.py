@@ -33,6 +33,7 @@ from hpcbench.codecs.types import BFLOAT16, Array
 from hpcbench.console import columns
 from hpcbench.contract import message_samples
 from hpcbench.contract.message_samples import SampledMessage
+from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.traffic import find_content
 from hpcbench.contract.values import get_text
@@ -43,6 +44,9 @@ CODECS = ("bf16", "int8:256", "zfp:8", "zfp:16", "mpc", "xpk", "topk:0.01")
 """Codecs of the paper, and the plain codecs for comparison."""
 SMALLEST, LONGEST = 8, 1024
 """Smallest dim for which the rank of a matrix is computed, and largest dim without subsampling of rows or columns."""
+
+OF_DIFFERENCES = " of differences"
+"""Suffix of the operation if a message contains the changes of weights since the previous message."""
 
 
 class Key(NamedTuple):
@@ -152,10 +156,14 @@ def read_samples(path: Path) -> Iterator[tuple[Key, SampledMessage]]:
         name = make_printable(
             f"{get_text(run, 'study') or ''} {get_text(run, 'scheme', 'name') or directory.name}".strip(), 60
         )
+        scheme = NamedScheme.model_validate(run["scheme"]) if get_text(run, "scheme", "algorithm") else None
         step = message_samples.read_samples(file)
         for message in step.messages:
             if message.values:
-                yield Key(name, message.channel, message.operation, message.dtype, step.step), message
+                traffic = tuple(message.channel.split())
+                differs = scheme is not None and scheme.treatment(traffic, step=step.step).differences
+                operation = message.operation + (OF_DIFFERENCES if differs else "")
+                yield Key(name, message.channel, operation, message.dtype, step.step), message
 
 
 def ranks_by_content(rows: dict[Key, list[Measured]]) -> dict[str, list[float]]:

@@ -1,5 +1,6 @@
 """Tests of benchmarks/error_per_bit.py on synthetic samples: bits, errors, the Pareto front and the figure."""
 
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import error_per_bit
 from error_per_bit import Point
-from messages import encode
+from messages import Key, encode, read_samples
 
 SHAPE = (64, 32)
 
@@ -84,10 +85,25 @@ def test_front() -> None:
 
 def test_channels() -> None:
     kinds = {
-        "DP BACKWARD GRAD": "gradients",
-        "EP FORWARD ACT": "activations",
-        "TP BACKWARD GRAD": "gradients of activations",
-        "ZERO STEP PARAM": "weights",
+        ("DP BACKWARD GRAD", "reduce-scatter"): "gradients",
+        ("EP FORWARD ACT", "all-to-all"): "activations",
+        ("TP BACKWARD GRAD", "all-reduce"): "gradients of activations",
+        ("ZERO STEP PARAM", "all-gather"): "weights",
+        ("ZERO STEP PARAM", "all-gather of differences"): "weight differences",
     }
-    for channel, kind in kinds.items():
-        assert error_per_bit.find_kind(channel) == kind
+    for (channel, operation), kind in kinds.items():
+        assert error_per_bit.find_kind(Key("run", channel, operation, "float32", 20)) == kind
+
+
+def test_differences_are_recognized_by_the_scheme_of_the_run(tmp_path: Path) -> None:
+    scheme = {"rules": [{"dimension": "ZERO", "codec": "int8:256", "differences": True, "from_step": 10}]}
+    weights = [
+        message("ZERO STEP PARAM", {"w": gaussian(SHAPE, 2)}),
+        message("DP BACKWARD GRAD", {"w": gaussian(SHAPE, 1)}),
+    ]
+    directory = write_run(tmp_path, {5: weights, 20: weights}, "changes")
+    run = json.loads((directory / "run.json").read_text())
+    run["scheme"] |= {"algorithm": "encoded", "default": "none", **scheme}
+    (directory / "run.json").write_text(json.dumps(run))
+    kinds = {(key.step, error_per_bit.find_kind(key)) for key, _ in read_samples(tmp_path)}
+    assert kinds == {(5, "weights"), (20, "weight differences"), (5, "gradients"), (20, "gradients")}
