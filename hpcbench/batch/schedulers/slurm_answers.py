@@ -156,8 +156,8 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, J
         else:
             jobs[job_id] = row  # if an id was reused, the last row is used
     statuses: dict[str, JobStatus] = {}
-    for job_id, row in jobs.items():
-        _file(statuses, job_id, _accounted(row, steps.get(job_id, [])))
+    for job_id, job in jobs.items():
+        _file(statuses, job_id, _accounted(job, steps.get(job_id, [])))
     return statuses
 
 
