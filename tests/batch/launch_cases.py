@@ -50,9 +50,8 @@ def _shipped(name: str) -> Site:
     return load_site(name)[0]
 
 
-def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = None, cores: int | None = None) -> str:
-    part = None if gpus is None else Fraction(gpus)
-    return " ".join(solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=part, cores_per_rank=cores)[1])
+def line(where: Site, nodes: int, per_node: int) -> str:
+    return " ".join(solve(where, nodes=nodes, ranks_per_node=per_node)[1])
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:

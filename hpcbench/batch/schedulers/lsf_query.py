@@ -14,7 +14,6 @@ from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, p
 from hpcbench.batch.schedulers.job_status import JobStatus, list_jobs
 from hpcbench.batch.schedulers.lsf_answers import (
     FIELDS,
-    LsfTimeReader,
     lookup,
     read_delimited,
     read_history,
@@ -94,7 +93,7 @@ class LsfQuery:
             form = self._forms[0]
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment(), hangs=HANGS)
             fields = form == "fields"
-            statuses = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
+            statuses = read_delimited(answer.out, _now()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
                 return statuses  # Parse regardless of the exit status, because LSF fails if any job is unknown.
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
@@ -135,7 +134,7 @@ class LsfQuery:
             except UserError:
                 self._history = False
                 break
-            statuses.update(read_history(answer.out, _clock()))
+            statuses.update(read_history(answer.out, _now()))
         return {job: statuses[job] for job in ids if job in statuses}
 
 
@@ -151,5 +150,5 @@ def _reached(answer: ProgramResult) -> bool:
     return re.search(away, answer.output) is None
 
 
-def _clock() -> LsfTimeReader:
-    return LsfTimeReader(datetime.datetime.now(datetime.timezone.utc))
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
