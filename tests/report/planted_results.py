@@ -276,8 +276,8 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
 
 def titan_lines(tps: int) -> list[str]:
     """Return the lines of torchtitan for 12 steps. They contain the tokens per second of each rank."""
-    rest = "grad_norm:  3.1  memory: 18.50GiB(23.41%)  tps: {}  tflops: 90.12  mfu: 28.89%"
-    return [f"step: {step}  loss:  2.5  {rest.format(tps)}" for step in range(1, 13)]
+    ending = "grad_norm:  3.1  memory: 18.50GiB(23.41%)  tps: {}  tflops: 90.12  mfu: 28.89%"
+    return [f"step: {step}  loss:  2.5  {ending.format(tps)}" for step in range(1, 13)]
 
 
 def write_program(root: Path, form: Any, lines: dict[str, list[list[str]]]) -> Path:
