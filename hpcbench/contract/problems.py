@@ -11,6 +11,8 @@ from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices, outermost first."""
+Locator: TypeAlias = Callable[[FieldPath], str]
+"""Function that returns the ``file:line`` of the value at a path."""
 
 _TYPES = {
     "string_type": "text",
@@ -63,7 +65,7 @@ _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
 def make_user_error(
     error: ValidationError,
     schema: type[BaseModel],
-    where: Callable[[FieldPath], str],
+    where: Locator,
 ) -> UserError:
     """Create a `UserError` with one line per error, or only the first line if the file is of a different kind.
 
@@ -73,8 +75,6 @@ def make_user_error(
     ----------
     schema
         Validated model. Field names of the model are suggested for similar unknown keys.
-    where
-        Function that returns ``file:line`` for a path.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
     faults: dict[FieldPath, str] = {}

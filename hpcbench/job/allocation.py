@@ -111,21 +111,16 @@ def _is_listed_by_flux(id: str, process: str) -> bool | None:
 
 def _ask(*command: str) -> str | None:
     """Return the output of a command, or None if the command fails."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 else None
+    status, output = _query(*command, errors=subprocess.DEVNULL)
+    return output if status == 0 else None
 
 
-def _query(*command: str) -> tuple[int, str]:
-    """Return the exit status of a command, and its combined stdout and stderr."""
+def _query(*command: str, errors: int = subprocess.STDOUT) -> tuple[int, str]:
+    """Return the exit status of a command, and its stdout, combined with stderr by default."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, timeout=_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired):
         return 1, ""
-    return done.returncode, done.stdout.decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="surrogateescape")

@@ -27,13 +27,7 @@ def show_schemes() -> None:
 
 
 def show_scheme(name: str) -> None:
-    """Print details of a preset.
-
-    Raises
-    ------
-    UserError
-        The preset does not exist.
-    """
+    """Print details of a preset."""
     systems = read_systems()
     if name in systems:
         _show_system(systems[name])
