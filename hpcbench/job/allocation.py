@@ -5,8 +5,8 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from hpcbench.batch.schedulers.lsf_hosts import find_lsf_hosts
 from hpcbench.job.processes import is_running_here
 
 Lookup = Callable[[str, str], bool | None]
@@ -66,23 +66,6 @@ def read_allocation(scheduler: str, id: str, environment: Mapping[str, str], *, 
         name = (_ask("flux", "--parent", "jobs", "-n", "-o", "{name}", id) or "").strip()
         return Allocation((output or "").split(), _is_listed_by_flux, name, ("flux", "resource", "list"))
     return Allocation([os.uname().nodename], lambda _, process: is_running_here(process))
-
-
-def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
-    """Return the hosts of an LSF job. LSB_HOSTS is not used, because it is not set in large jobs."""
-    slots: dict[str, int] = {}
-    try:
-        text = Path(environment.get("LSB_DJOB_HOSTFILE", "")).read_text(encoding="utf-8", errors="replace")
-        pairs = [(host, 1) for host in text.split()]
-    except OSError:
-        fields = environment.get("LSB_MCPU_HOSTS", "").split()
-        pairs = [(host, int(number)) for host, number in zip(fields[::2], fields[1::2], strict=False)]
-    for host, number in pairs:
-        slots[host] = slots.get(host, 0) + number
-    first = next(iter(slots), "")
-    if easy and slots and slots[first] == 1 < max(slots.values()):
-        del slots[first]  # a host with one slot among larger hosts is the launch host
-    return list(slots)
 
 
 def _is_listed_by_slurm(id: str, process: str) -> bool | None:
