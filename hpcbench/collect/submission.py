@@ -8,6 +8,7 @@ from typing import Any
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.other_files import describe_other_file
 from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
@@ -20,7 +21,7 @@ from hpcbench.contract.submission import PlannedRun, RunPlan, read_submission
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
 from hpcbench.errors import UserError
-from hpcbench.files import decompression, read_json
+from hpcbench.files import read_json
 
 UNKNOWN_SITE = "unknown site"
 """Site name for logs that do not contain a site name."""
@@ -161,10 +162,8 @@ def from_log(path: Path) -> RunResult:
             " this file"
         )
     if not log.steps and log.event(Start) is None:
-        if command := decompression(path):
-            raise NoRunError(
-                f"{make_printable(str(path))}: is compressed: decompress the file with {command}, and give the result"
-            )
+        if description := describe_other_file(path):
+            raise NoRunError(f"{make_printable(str(path))}: {description}")
         names = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{make_printable(str(path))}: is neither a log of an hpcbench run (no start event and no step line "

@@ -17,7 +17,7 @@ def show_schemes() -> None:
     width = max(map(len, [*names, *read_systems()]))
     typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")
     for name in names:
-        typer.echo(f"  {name:{width}s}  {_summarize(presets.read_table('schemes')[name])}")
+        typer.echo(f"  {name:{width}s}  {summarize(presets.read_table('schemes')[name])}")
     typer.echo(
         "\nSystems of other projects, for studies of a program (`hpcbench schemes NAME` shows requirements and limits):"
     )
@@ -32,7 +32,7 @@ def show_scheme(name: str) -> None:
     if name in systems:
         _show_system(systems[name])
     elif presets.is_scheme(name):
-        typer.echo(_summarize(presets.scheme(name)))
+        typer.echo(summarize(presets.scheme(name)))
     else:
         near = suggest(name, [*presets.schemes(), *systems])
         raise UserError(f"schemes: {show(name)} is unknown{near}: list all names with `hpcbench schemes`")
@@ -52,7 +52,7 @@ def _show_system(preset: SystemPreset) -> None:
         typer.echo(f"{label:16s}  {text}")
 
 
-def _summarize(fields: dict[str, Any]) -> str:
+def summarize(fields: dict[str, Any]) -> str:
     """Summarize the algorithm and codecs of a scheme."""
     if fields["algorithm"] == "native":
         return "uncompressed, with the collectives of the library"
