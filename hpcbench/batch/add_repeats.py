@@ -75,18 +75,6 @@ def add_repeats(
 
     Parameters
     ----------
-    root
-        Directory of the submission.
-    loaded, site
-        Study and site of the submission.
-    more
-        Number of repeats to add.
-    study
-        Path of the study file.
-    only
-        Expression that selected the runs.
-    again
-        Whether to add repeats while the last added repeats are unfinished.
     check
         Function that raises an error if a run is not possible on the site.
     progress

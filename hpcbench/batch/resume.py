@@ -11,6 +11,7 @@ from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
 from hpcbench.contract.submission import SubmissionFile, read_submission
+from hpcbench.contract.text import count_noun
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
@@ -31,10 +32,9 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
     if jobs:
         keep(root, study)
         note = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
-        count = f"{len(jobs)} more job{'' if len(jobs) == 1 else 's'}"
+        count = count_noun(len(jobs), "more job")
         return f"continued an interrupted submission: submitted {count}. {note}".rstrip()
-    count = f"{taken} job{'' if taken == 1 else 's'}"
-    lost = f"; found {count} in the queue for which the scheduler's response had been lost"
+    lost = f"; found {count_noun(taken, 'job')} in the queue for which the scheduler's response had been lost"
     recovered = lost if taken else ""
     over = " and over" if taken and track(root).over else " and not over"
     return f"already submitted{over}{recovered}: nothing was submitted (use --again to submit the study again)"

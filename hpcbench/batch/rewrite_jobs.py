@@ -38,13 +38,7 @@ _IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "w
 
 
 def check_sets(sets: Sequence[str]) -> None:
-    """Refuse settings that would change the retried runs.
-
-    Raises
-    ------
-    UserError
-        A setting is not a job limit.
-    """
+    """Refuse settings that would change the retried runs."""
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
@@ -75,10 +69,6 @@ def rewrite_jobs(
 
     Parameters
     ----------
-    root, submission
-        Directory and content of the submission.
-    jobs
-        Job ids.
     sets
         Job limits, as accepted by `check_sets`.
     updates_site

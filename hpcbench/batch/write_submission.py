@@ -58,10 +58,6 @@ def write_submission(
     ----------
     root
         Absolute path of the new directory.
-    runs, jobs, batch_jobs
-        Runs, their jobs, and the jobs or arrays to submit.
-    loaded, site
-        Study and site.
     base
         Directory to which the study's paths are relative.
     more
@@ -124,18 +120,8 @@ def extend(
 ) -> Iterator[None]:
     """Add runs and their jobs to a submission.
 
-    If the `with` block fails before any job is submitted, remove the added runs and jobs again.
-
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    runs, jobs, batch_jobs
-        New runs, their jobs, and the jobs or arrays to submit.
-    loaded, site
-        Study and site of the submission.
-    base
-        Directory to which the study's paths are relative.
+    If the `with` block fails before any job is submitted, remove the added runs and jobs again. For the parameters, see
+    `write_submission`.
     """
     path = root / FILE
     before: dict[str, Any] = read_json(path) or {}

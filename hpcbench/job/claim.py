@@ -68,17 +68,6 @@ class Claimant:
 def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: StatusFiles) -> HeldClaim:
     """Create the next claim on a job.
 
-    Parameters
-    ----------
-    directory
-        Directory of the job.
-    claimant
-        Script that claims the job.
-    is_listed
-        Function that returns whether the scheduler lists a job.
-    files
-        Writer of the claim file.
-
     Raises
     ------
     ClaimError

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcbench.contract.state import NO_ROOM_EXIT, OVERTIME_EXIT, STOPPED_EXIT
@@ -82,9 +82,9 @@ class RunLoop:
     recorder: StatusRecorder
     requests: StopRequests
     clock: JobClock
-    _current: _CurrentRun | None = None
-    _failed: bool = False
-    _unfinished: bool = False
+    _current: _CurrentRun | None = field(default=None, init=False)
+    _failed: bool = field(default=False, init=False)
+    _unfinished: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._waiting = sum(not is_completed(self.root, run.id) for run in self.options.runs)

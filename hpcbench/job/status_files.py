@@ -100,10 +100,6 @@ class StatusRecorder:
 
         Parameters
         ----------
-        run
-            Run id.
-        start
-            Start time of the run.
         state
             ``running`` or ``ended``.
         status

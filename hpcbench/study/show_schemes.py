@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from hpcbench.contract.problems import show, suggest
-from hpcbench.contract.process_changes import describe_changes
+from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.systems import SystemPreset, read_systems
@@ -27,13 +27,7 @@ def show_schemes() -> None:
 
 
 def show_scheme(name: str) -> None:
-    """Print details of a preset.
-
-    Raises
-    ------
-    UserError
-        The preset does not exist.
-    """
+    """Print details of a preset."""
     systems = read_systems()
     if name in systems:
         _show_system(systems[name])
@@ -45,7 +39,6 @@ def show_scheme(name: str) -> None:
 
 
 def _show_system(preset: SystemPreset) -> None:
-    changes = _describe_changes(preset.scheme)
     for label, text in (
         ("title", preset.title),
         ("source", preset.source),
@@ -53,19 +46,10 @@ def _show_system(preset: SystemPreset) -> None:
         ("needs", preset.needs),
         ("limits", preset.limits),
         ("checked", preset.checked),
-        ("sets", changes or "-"),
+        ("sets", Scheme.model_validate(preset.scheme).process_changes or "-"),
         ("add in the study", ", ".join(preset.asks) or "-"),
     ):
         typer.echo(f"{label:16s}  {text}")
-
-
-def _describe_changes(fields: dict[str, Any]) -> str:
-    return describe_changes(
-        environment=fields.get("environment", {}),
-        arguments=fields.get("arguments", ""),
-        preload=fields.get("preload"),
-        setup=fields.get("setup", ()),
-    )
 
 
 def summarize(fields: dict[str, Any]) -> str:

@@ -37,7 +37,10 @@ _FEW = ("jobid", "jobindex", "stat", "job_name")
 
 
 class LsfQuery:
-    """LSF job queries that do not repeat options and fields that LSF has refused."""
+    """LSF job queries that do not repeat options and fields that LSF has refused.
+
+    Each method raises a `UserError` if LSF does not respond.
+    """
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -46,13 +49,7 @@ class LsfQuery:
         self._asks_reasons = True
 
     def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids. Ids that LSF does not list are omitted.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of these ids. Ids that LSF does not list are omitted."""
         wanted = list(dict.fromkeys(ids))
         statuses = self.listed(wanted)
         has_reasons = "exit_reason" in self._fields and self._forms[0] == "fields"
@@ -66,26 +63,14 @@ class LsfQuery:
         return statuses
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids as listed by bjobs, which keeps ended jobs for about an hour.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of these ids as listed by bjobs, which keeps ended jobs for about an hour."""
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)):
             statuses.update(self._with_reasons(self._bjobs(some)))
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """Return the statuses of all listed jobs with this name, keyed by element id.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of all listed jobs with this name, keyed by element id."""
         return self._bjobs(["-J", name])
 
     def _bjobs(self, which: Sequence[str]) -> dict[str, JobStatus]:

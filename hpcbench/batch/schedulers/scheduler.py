@@ -81,13 +81,6 @@ class JobScheduler(ABC):
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
         """Check the jobs before the first is submitted. Return lines for the user.
 
-        Parameters
-        ----------
-        jobs
-            Jobs on disk.
-        account
-            Account of the study.
-
         Raises
         ------
         UserError
@@ -145,11 +138,6 @@ class JobScheduler(ABC):
     @abstractmethod
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up a job by name. Return None if the scheduler does not list the job.
-
-        Parameters
-        ----------
-        jobs
-            Number of array elements, or 1 for a single job.
 
         Raises
         ------

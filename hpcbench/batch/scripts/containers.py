@@ -106,18 +106,10 @@ def contained(
 
     Parameters
     ----------
-    container
-        Container with a kind and an image.
-    site
-        Site of the job.
-    ranks_per_node
-        Number of containers per node.
     root
         Absolute path of the submission's directory.
     reads
         Files that ranks read. ``DIRECTORY/.`` stands for all files in a directory.
-    names
-        Names of the variables that ranks need.
 
     Raises
     ------

@@ -46,10 +46,6 @@ def render(job: Job, *, site: Site, study: str, root: str) -> str:
 
     Parameters
     ----------
-    job, site
-        Job and site.
-    study
-        Name of the study.
     root
         Absolute path of the submission's directory.
 
@@ -146,13 +142,7 @@ RELAY = "after/relay.sh"
 
 
 def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
-    """Render the script of a relay job with the settings of `job`, on as few nodes as the queue allows.
-
-    Raises
-    ------
-    ValueError
-        A value cannot be written into a script.
-    """
+    """Render the script of a relay job with the settings of `job`, on as few nodes as the queue allows."""
     queue = site.queues.get(job.queue or "")
     nodes = max(1, (queue.min_nodes if queue else None) or 1)
     brief = Duration(300)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hpcbench.batch.sites.site import Node, Site
+from hpcbench.contract.text import count_noun
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class Shape:
         return self.nodes * self.ranks_per_node
 
     def __str__(self) -> str:
-        gpus = (
-            f"{self.gpus_per_rank}{'' if self.gpus_per_rank == 1 else ' of a'} GPU and " if self.gpus_per_rank else ""
-        )
-        return f"{_count(self.ranks_per_node, 'rank')} per node with {gpus}{_count(self.cores_per_rank, 'core')} each"
+        share = "GPU" if self.gpus_per_rank == 1 else "of a GPU"
+        gpus = f"{self.gpus_per_rank} {share} and " if self.gpus_per_rank else ""
+        ranks, cores = count_noun(self.ranks_per_node, "rank"), count_noun(self.cores_per_rank, "core")
+        return f"{ranks} per node with {gpus}{cores} each"
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ def shape(site: Site, *, nodes: int, ranks_per_node: int) -> Shape:
     gpus = Fraction(1, -(-ranks_per_node // node.gpus)) if site.device == "cuda" else Fraction(0)
     if not site.oversubscribe and ranks_per_node > node.usable_cores:
         raise ValueError(
-            f"{_count(ranks_per_node, 'rank')}, but a node of {site.site} has {node.usable_cores} usable cores"
+            f"{count_noun(ranks_per_node, 'rank')}, but a node of {site.site} has {node.usable_cores} usable cores"
         )
     if 0 < gpus < 1 and node.gpu_exclusive and not _shared_by_request(site):
         raise ValueError(
-            f"{_count(ranks_per_node, 'rank')} share GPUs, but each GPU of {site.site} accepts only one process: use "
-            f"at most {_count(node.gpus, 'rank')}, or add gpumps to -alloc_flags in the site's scheduler.directives"
+            f"{count_noun(ranks_per_node, 'rank')} share GPUs, but each GPU of {site.site} accepts only one process: "
+            f"use at most {count_noun(node.gpus, 'rank')}, or add gpumps to -alloc_flags in the site's "
+            "scheduler.directives"
         )
     sets = cut_node(ranks_per_node, gpus, site)
     cores = sets.cores // sets.ranks
@@ -82,20 +84,20 @@ def _check_cores(shape: Shape, sets: Sets, site: Site) -> None:
     fit = _count_sets(node, sets.gpus, max(1, each) * sets.ranks)
     if _keeps_to_sockets(per_node, site) and fit < sets.per_node:
         raise ValueError(
-            f"{_count(per_node, 'rank')}: only {_count(fit * sets.ranks, 'rank')} can be placed on a node of "
+            f"{count_noun(per_node, 'rank')}: only {count_noun(fit * sets.ranks, 'rank')} can be placed on a node of "
             f"{site.site} without splitting a rank across sockets ({node.sockets} sockets with "
-            f"{_count(node.socket_cores, 'core')} each)"
+            f"{count_noun(node.socket_cores, 'core')} each)"
         )
     if each < 1:
         raise ValueError(f"{each} cores per rank: a rank needs at least one core")
     if shape.threads > each * node.threads_per_core:
-        raise ValueError(f"{shape.threads} threads per rank, but a rank has {_count(each, 'core')} on {site.site}")
+        raise ValueError(f"{shape.threads} threads per rank, but a rank has {count_noun(each, 'core')} on {site.site}")
     asked = sets.per_node * sets.gpus
     if shape.gpus_per_rank and node.cores_per_gpu and per_node * each != asked * node.cores_per_gpu:
         of_rank = f" x {each} cores" if each > 1 else ""
         raise ValueError(
-            f"{_count(per_node, 'rank')}{of_rank} with {_count(asked, 'GPU')}: {site.site} requires "
-            f"{_count(node.cores_per_gpu, 'core')} with each GPU, {asked * node.cores_per_gpu} in all"
+            f"{count_noun(per_node, 'rank')}{of_rank} with {count_noun(asked, 'GPU')}: {site.site} requires "
+            f"{count_noun(node.cores_per_gpu, 'core')} with each GPU, {asked * node.cores_per_gpu} in all"
         )
 
 
@@ -115,8 +117,6 @@ def cut_node(per_node: int, gpus: Fraction, site: Site) -> Sets:
 
     Parameters
     ----------
-    per_node
-        Number of ranks.
     gpus
         GPUs per rank: 0, 1, or 1/n.
 
@@ -136,12 +136,12 @@ def cut_node(per_node: int, gpus: Fraction, site: Site) -> Sets:
             )
         sets, ranks = node.sockets, per_node // node.sockets
         if per_node % sets:
-            raise ValueError(f"{_count(per_node, 'rank')} per node cannot be divided equally among {sets} sockets")
+            raise ValueError(f"{count_noun(per_node, 'rank')} per node cannot be divided equally among {sets} sockets")
         return Sets(sets, ranks, node.gpus_by_socket[0] if gpus else 0, node.socket_cores)
     ranks = gpus.denominator if gpus else 1
     sets, remainder = divmod(per_node, ranks)
     if remainder:
-        raise ValueError(f"{_count(per_node, 'rank')} per node cannot share GPUs in groups of {ranks}")
+        raise ValueError(f"{count_noun(per_node, 'rank')} per node cannot share GPUs in groups of {ranks}")
     set_gpus = 1 if gpus else 0
     least = -(-sets // node.sockets)  # number of sets on the fullest socket
     shares = (node.socket_cores // parts for parts in range(least, min(sets, node.socket_cores) + 1))
@@ -153,7 +153,3 @@ def _count_sets(node: Node, gpus: int, cores: int) -> int:
     """Return how many sets with these GPUs and cores fit on a node. No set spans sockets."""
     by_gpus = (have // gpus if gpus else node.usable_cores for have in node.gpus_by_socket)
     return sum(min(parts, node.socket_cores // cores) for parts in by_gpus)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
