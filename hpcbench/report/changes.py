@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.compare import Cell, SchemeRow, choose_common_rate
 from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.hierarchy import LEVEL
-from hpcbench.report.pace import UNITS, choose_rate
+from hpcbench.report.pace import UNITS
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate, is_usable, welch
 
@@ -107,7 +107,7 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     over all schemes, speeds and losses.
     """
     before, after = _index_rows(old), _index_rows(new)
-    rate = choose_rate([run.rates for row in (*before.values(), *after.values()) for run in row.counted])
+    rate = choose_common_rate((*before.values(), *after.values()))
     changes = [_compare(*key, before.get(key), row, rate) for key, row in after.items()]
     changes += [_compare(*key, row, None, rate) for key, row in before.items() if key not in after]
     margins = [(math.log1p(criteria.speed_margin), _compute_loss_margin(change, criteria)) for change in changes]

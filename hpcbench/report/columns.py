@@ -10,9 +10,8 @@ from typing import Any
 
 from hpcbench.present.document import Column, Entry, Field, Tone
 from hpcbench.present.notation import DisplayUnit, between, estimate, loss_interval, name, significant, speed_interval
-from hpcbench.report.compare import SchemeRow
+from hpcbench.report.compare import SchemeRow, choose_common_rate
 from hpcbench.report.measures import is_gpu
-from hpcbench.report.pace import choose_rate
 from hpcbench.report.quantities import Quantity, make_fields
 from hpcbench.report.quantities.speed import RATES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
@@ -42,7 +41,7 @@ def make_columns(
 
 def make_rate_column(rows: Sequence[SchemeRow], rate: int | None = None) -> Field[SchemeRow]:
     """Make the column of the speed, by default of the rate that the rows have. An asterisk marks incomplete runs."""
-    index = choose_rate([run.rates for row in rows for run in row.counted]) if rate is None else rate
+    index = choose_common_rate(rows) if rate is None else rate
     gpu = any(is_gpu(run.run) for row in rows for run in row.runs)
     ((column, entry),) = make_columns([RATES[index]], rows, gpu=gpu, group=0)
 
