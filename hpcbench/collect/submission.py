@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
@@ -13,7 +15,8 @@ from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.mark import Mark, read_mark
-from hpcbench.contract.program import LogForm
+from hpcbench.contract.problems import make_user_error
+from hpcbench.contract.program import LogForm, LogLines
 from hpcbench.contract.run_state import resolve_log_state, resolve_run
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.state import JobSummary, ResolvedState, State
@@ -153,7 +156,11 @@ def from_log(path: Path) -> RunResult:
         The file cannot be read.
     """
     log = dialects.read(path)
-    form = form_of(_settings(log, None))
+    try:
+        form = form_of(_settings(log, None))
+    except ValidationError as error:
+        name = f"{make_printable(str(path))}: program.log in the configuration event"
+        raise make_user_error(error, LogLines, lambda _: name) from None
     if form is not None:
         log = _read(path, form)
     if not log.lines:

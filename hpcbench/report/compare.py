@@ -16,7 +16,7 @@ from hpcbench.report.kinds import SchemeKind, resolve_kind
 from hpcbench.report.measures import Measures, select_completed, select_counted
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.statistics import Interval, geometric_interval, is_usable
+from hpcbench.report.statistics import Interval, average_known_geometrically, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.transport import separate_transports
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, resolve_verdict
@@ -88,6 +88,10 @@ class SchemeRow:
     def counted(self) -> list[Measures]:
         """Runs that the numbers are computed from. If no run completed, these are the runs with a known speed."""
         return select_counted(self.runs)
+
+    def average_rate(self, index: int) -> float | None:
+        """Return the geometric mean of one of the `Rates` over the counted runs."""
+        return average_known_geometrically(run.rates[index] for run in self.counted)
 
     @property
     def speed_shown(self) -> Speed | None:

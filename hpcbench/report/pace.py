@@ -49,6 +49,11 @@ class Pace:
         return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
 
 
+def choose_rate(rates: Sequence[Rates]) -> int:
+    """Return the index of the first rate that all runs provide, or of the rate that most of them provide."""
+    return max(range(len(UNITS)), key=lambda index: sum(of_run[index] is not None for of_run in rates))
+
+
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, optionally restricted to `steps`.
 

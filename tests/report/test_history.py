@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, write, write_program
+from planted_results import Planted, titan_lines, write, write_program
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
@@ -99,14 +99,13 @@ def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
     assert point.speeds == pytest.approx([run["samples_per_s"] for run in cell["runs"]], rel=1e-9)
 
 
-TITAN = "step: {}  loss:  2.5  grad_norm:  3.1  memory: 18.50GiB(23.41%)  tps: {}  tflops: 90.12  mfu: 28.89%"
 OWN = {"line": r"step (?P<step>\d+) loss (?P<loss>\S+)", "every": 1}
 
 
 def store_programs(top: Path) -> None:
     """Export three submissions of programs: two print tokens per second, and one prints no speed."""
-    titan = {name: [TITAN.format(step, tps) for step in range(1, 13)] for name, tps in (("baseline", 50), ("int8", 80))}
-    untimed = {"baseline": [f"step {step} loss 2.5" for step in range(1, 13)], "int8": ["step 1 loss 2.5"]}
+    titan = {"baseline": [titan_lines(50)], "int8": [titan_lines(80)]}
+    untimed = {"baseline": [[f"step {step} loss 2.5" for step in range(1, 13)]], "int8": [["step 1 loss 2.5"]]}
     for name, form, lines in (("a", "torchtitan", titan), ("b", "torchtitan", titan), ("c", OWN, untimed)):
         report([write_program(top / name, form, lines)], output=top / "report.json", exports=[top / f"{name}.sqlite"])
 

@@ -14,7 +14,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.report.export import RUNS, VERSION
-from hpcbench.report.pace import UNITS, Rates
+from hpcbench.report.pace import UNITS, Rates, choose_rate
 from hpcbench.report.statistics import is_usable
 
 SUFFIXES = (".sqlite", ".db")
@@ -133,7 +133,7 @@ def read_history(
     undated: dict[str, None] = {}
     unmeasured: dict[str, None] = {}
     for key, submissions in points.items():
-        rate = _choose_rate([run["rates"] for runs in submissions.values() for run in runs])
+        rate = choose_rate([run["rates"] for runs in submissions.values() for run in runs])
         speeds = [_make_point(submission, runs, rate) for (_, submission), runs in submissions.items()]
         unmeasured |= dict.fromkeys(f"{point.submission}: {key[-1]}" for point in speeds if not point.speeds)
         undated |= dict.fromkeys(point.submission for point in speeds if point.speeds and not point.time)
@@ -141,11 +141,6 @@ def read_history(
         if recent := [point for point in dated if since is None or point.start >= since]:
             series[SeriesKey(*key, UNITS[rate])] = sorted(recent, key=lambda point: point.start)
     return series, LeftOut(list(undated), list(unmeasured))
-
-
-def _choose_rate(rates: Sequence[Rates]) -> int:
-    """Return the index of the first rate that all runs provide, as in reports, or of the rate of most runs."""
-    return max(range(len(UNITS)), key=lambda index: sum(of_run[index] is not None for of_run in rates))
 
 
 def _read_file(file: Path) -> Iterator[dict[str, Any]]:
