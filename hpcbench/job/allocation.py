@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpcbench.batch.schedulers import flux_answers, lsf_answers, slurm_answers
 from hpcbench.batch.schedulers.lsf_hosts import find_lsf_hosts
 from hpcbench.job.processes import is_running_here
 
@@ -16,12 +17,10 @@ The function returns whether the scheduler lists the job as unfinished, or None 
 """
 
 _TIMEOUT = 60.0
-_SLURM_OVER = {
-    *("COMPLETED", "FAILED", "TIMEOUT", "DEADLINE", "CANCELLED", "OUT_OF_MEMORY"),
-    *("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "PREEMPTED", "REVOKED"),
-}
-_LSF_ALIVE = re.compile(r"^[0-9]+ +[^ ]+ +(PEND|WAIT|PROV|PSUSP|RUN|USUSP|SSUSP|UNKWN|ZOMBI) ", re.MULTILINE)
-_FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING", "CLEANUP"}
+_SLURM_OVER = {name for name, state in slurm_answers.STATES.items() if not state.alive}
+_LSF_LISTED = "|".join(name for name in lsf_answers.STATES if name not in ("DONE", "EXIT"))
+_LSF_ALIVE = re.compile(rf"^[0-9]+ +[^ ]+ +({_LSF_LISTED}) ", re.MULTILINE)
+_FLUX_ALIVE = {name for name, state in flux_answers.STATES.items() if state.alive}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +35,17 @@ def lsf_id(job_id: str) -> str:
 _QUERY = LsfQuery()
 
 
-def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
+def read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
+    """Return the statuses of submitit's job ids. One bjobs call covers all jobs, and bhist those that it omits."""
     statuses = _QUERY.read_statuses([lsf_id(job) for job in ids])
     return {job: statuses[lsf_id(job)] for job in ids if lsf_id(job) in statuses}
-
-
-class LSFInfoWatcher(StatusWatcher):
-    """Watcher that polls all jobs with one bjobs call, and uses bhist for jobs that bjobs no longer lists."""
-
-    def __init__(
-        self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
-    ) -> None:
-        super().__init__(words, delay_s=delay_s)
 
 
 class LSFJob(core.Job[core.R]):
     """A Python function that runs under LSF."""
 
     _cancel_command = "bkill"
-    watcher = LSFInfoWatcher()
+    watcher = StatusWatcher(read_statuses)
 
     def cancel(self, check: bool = True) -> None:
         """Cancel the job. If `check` is set, raise an error if LSF refuses to cancel it."""
