@@ -17,13 +17,13 @@ from typing import Any
 
 from provenance import provenance
 from shared import make_table
+from throttled.compare import compare_speeds
 from throttled.parts import TINY_STEPS, TWO_REPLICAS
 from throttled.start import run_files, train
 from throttled.words import shown
 
 from hpcbench.console import show_table
 from hpcbench.errors import UserError
-from hpcbench.report.findings import compare_speeds
 from hpcbench.report.statistics import mean_interval, paired_difference
 from hpcbench.testing.hosts import Hosts, why_not
 from hpcbench.testing.hosts.rates import bits_per_second

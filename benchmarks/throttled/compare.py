@@ -1,11 +1,13 @@
 """Comparison of schemes at one rate: ratios over pairs of runs of the same repeat, and their significance."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from hpcbench.report.findings import SpeedFinding, compare_speeds
+from hpcbench.report.findings import Key, SpeedFinding, SpeedTest, Values
+from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
+from hpcbench.report.looks import compute_level_part
 from hpcbench.report.statistics import Interval, paired_difference, paired_ratio
 
 MARGIN = 0.01
@@ -159,9 +161,22 @@ def beside_in_all(cells: Sequence[Column], control: str) -> list[dict[str, Speed
         for scheme in column.runs
         if scheme != control
     }
-    names = {f"{k} {scheme}": pairs for (k, scheme), pairs in family.items()}
-    columns_of_rates = compare_speeds(names, MARGIN)
-    return [{scheme: columns_of_rates[f"{k} {scheme}"] for i, scheme in family if i == k} for k in range(len(cells))]
+    findings = compare_speeds(family, MARGIN)
+    return [{scheme: findings[i, scheme] for i, scheme in family if i == k} for k in range(len(cells))]
+
+
+def compare_speeds(family: Mapping[Key, Values], margin: float) -> dict[Key, SpeedFinding]:
+    """Compare speeds as one family (Holm), for a single look at a number of pairs that was fixed in advance."""
+    tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
+    parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
+    questions = {key: test.question for key, test in tests.items()}
+    chains = {
+        key: Chain(Question(question.side * parts[key], question.complete * parts[key]))
+        for key, question in questions.items()
+        if question is not None
+    }
+    shares = ask_family(chains, LEVEL)
+    return {key: test.finding(shares[key].speed / parts[key] if key in shares else 0.0) for key, test in tests.items()}
 
 
 def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval:

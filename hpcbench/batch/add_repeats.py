@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcbench.batch.batch_job import batch_jobs
-from hpcbench.batch.find_submission import is_own
+from hpcbench.batch.find_submission import find_same
 from hpcbench.batch.plan_jobs import choose, plan
 from hpcbench.batch.resume import left, resume
 from hpcbench.batch.room import check_room
@@ -16,10 +16,10 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.batch.submit_jobs import Progress, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write_submission import extend, list_submissions
-from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
+from hpcbench.batch.write_submission import extend
+from hpcbench.contract.submission import SubmissionFile, read_submission
 from hpcbench.errors import UserError
-from hpcbench.files import read_json, shown_path
+from hpcbench.files import shown_path
 from hpcbench.study.expand import ExpandedRun, expand
 from hpcbench.study.load import Loaded
 
@@ -32,11 +32,8 @@ def find_submitted(base: Path, digest: str) -> Path:
     UserError
         No submission has this digest.
     """
-    for root in reversed(list_submissions(base)):
-        written = read_json(root / "submission.json") or {}
-        same = written.get("digest") == digest and not written.get("dry_run") and is_own(root)
-        if same and find_original_place(root, read_submission(root)) is None:
-            return root
+    for root, _ in find_same(base, digest):
+        return root
     raise UserError(
         f"--more: {shown_path(base)} has no submission of this study with the same site, options and version of "
         "hpcbench: submit the study without --more first"
@@ -78,18 +75,6 @@ def add_repeats(
 
     Parameters
     ----------
-    root
-        Directory of the submission.
-    loaded, site
-        Study and site of the submission.
-    more
-        Number of repeats to add.
-    study
-        Path of the study file.
-    only
-        Expression that selected the runs.
-    again
-        Whether to add repeats while the last added repeats are unfinished.
     check
         Function that raises an error if a run is not possible on the site.
     progress

@@ -31,10 +31,6 @@ def batch_jobs(jobs: Sequence[Job], site: Site, *, arrays: int = 0) -> list[Batc
 
     Parameters
     ----------
-    jobs
-        Jobs to submit.
-    site
-        The site, which sets the maximum array length.
     arrays
         Number of existing arrays in the submission. The numbering of new arrays continues from this number.
     """

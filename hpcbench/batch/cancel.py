@@ -14,6 +14,7 @@ from hpcbench.batch.tracking.track import Tracked, track
 from hpcbench.contract.mark import Mark
 from hpcbench.contract.problems import show
 from hpcbench.contract.state import State
+from hpcbench.contract.text import count_noun
 from hpcbench.errors import UserError
 
 
@@ -22,8 +23,6 @@ def cancel(root: Path, only: str | None = None) -> str:
 
     Parameters
     ----------
-    root
-        Directory of the submission.
     only
         Expression that selects runs, as in `matching`. A job can only be cancelled as a whole, so all of its unfinished
         runs must match.
@@ -72,7 +71,7 @@ def cancel(root: Path, only: str | None = None) -> str:
             raise
         _take_back(ledger, cancelled, answers)
     counts = Counter(answers.get(id, "no answer") for id in ids)
-    return ", ".join(f"{count} job{'' if count == 1 else 's'}: {outcome}" for outcome, count in counts.most_common())
+    return ", ".join(f"{count_noun(count, 'job')}: {outcome}" for outcome, count in counts.most_common())
 
 
 def _jobs_of(tracked: Tracked, only: str) -> set[str]:

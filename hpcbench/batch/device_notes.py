@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hpcbench.batch.sites.site import Site, is_amd
 from hpcbench.contract.nccl_fit import explain_exact_calls
+from hpcbench.contract.text import count_noun
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import ProgramStudy
 
@@ -17,7 +18,7 @@ def list_device_notes(runs: Sequence[ExpandedRun], site: Site) -> list[str]:
         return []
     is_program = any(isinstance(run.study, ProgramStudy) for run in runs)
     if site.device == "cpu":
-        gpus = f"{site.node.gpus} GPU{'' if site.node.gpus == 1 else 's'}"
+        gpus = count_noun(site.node.gpus, "GPU")
         if not is_program:
             return [f"ranks compute on CPUs (device: cpu in the site file), and do not use the {gpus} of a node"]
         return [

@@ -26,10 +26,6 @@ def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
 
     Parameters
     ----------
-    path
-        Path of the file.
-    data
-        Plain JSON data.
     durable
         Whether to flush the file to disk before returning, so that it survives a crash.
     """

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from hpcbench.contract.submission import FILE, SubmissionFile, find_original_place, read_submission
 from hpcbench.errors import UserError
-from hpcbench.files import exists, shown_path
+from hpcbench.files import exists, read_json, shown_path
 
 
 def find_root(path: Path | None) -> Path:
@@ -23,29 +25,48 @@ def find_root(path: Path | None) -> Path:
         The path contains no submission.
     """
     if path is None:
-        roots = [root for study in _directories(Path("results")) for root in _numbered(study)]
-        roots += [root for base in elsewhere() for root in _numbered(base)]
+        roots = [root for study in _directories(Path("results")) for root in list_submissions(study)]
+        roots += [root for base in elsewhere() for root in list_submissions(base)]
         if not roots:
             raise UserError(
                 "results: no submission found here: give the directory of a submission, or start with `hpcbench submit`"
             )
-        return max(_own_first(roots), key=lambda root: (root / "submission.json").stat().st_mtime_ns)
+        return max(_own_first(roots), key=lambda root: (root / FILE).stat().st_mtime_ns)
     name = shown_path(path)
     if not exists(path):
         raise UserError(f"{name}: no such directory: check the path")
     if not path.is_dir():
         raise UserError(f"{name}: is not a directory: give the directory that `hpcbench submit` made")
-    if (path / "submission.json").is_file():
+    if (path / FILE).is_file():
         return path
-    roots = _numbered(path)
+    roots = list_submissions(path)
     if not roots:
         raise UserError(f"{name}: contains no submission.json: give the directory that `hpcbench submit` made")
-    return max(_own_first(roots), key=lambda root: int(root.name))
+    return _own_first(roots)[-1]
+
+
+def list_submissions(base: Path) -> list[Path]:
+    """Return the numbered submission directories in `base`, oldest first."""
+    roots = [path for path in _directories(base) if path.name.isdecimal() and (path / FILE).is_file()]
+    return sorted(roots, key=lambda path: int(path.name))
+
+
+def find_same(base: Path, digest: str) -> Iterator[tuple[Path, SubmissionFile]]:
+    """Yield the submissions in `base` that have this digest and that the user can continue, newest first.
+
+    Dry runs, damaged submissions, copies, and other users' submissions cannot be continued.
+    """
+    for root in reversed(list_submissions(base)):
+        written = read_json(root / FILE) or {}
+        if written.get("digest") == digest and not written.get("dry_run") and is_own(root):
+            submission = read_submission(root)
+            if find_original_place(root, submission) is None:
+                yield root, submission
 
 
 def is_own(root: Path) -> bool:
     """Return whether this user owns a submission. Several users may share a results directory."""
-    return (root / "submission.json").stat().st_uid == os.getuid()
+    return (root / FILE).stat().st_uid == os.getuid()
 
 
 def _own_first(roots: list[Path]) -> list[Path]:
@@ -78,7 +99,3 @@ def remember(base: Path) -> None:
 
 def _directories(path: Path) -> list[Path]:
     return [entry for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
-
-
-def _numbered(path: Path) -> list[Path]:
-    return [d for d in _directories(path) if d.name.isdecimal() and (d / "submission.json").is_file()]

@@ -28,13 +28,7 @@ from hpcbench.study.systems import read_systems
 
 
 def choose(runs: list[ExpandedRun], only: str) -> list[ExpandedRun]:
-    """Return the runs that match an expression, as defined by `matching`.
-
-    Raises
-    ------
-    UserError
-        A key is unknown, or no run matches.
-    """
+    """Return the runs that match an expression, as defined by `matching`."""
     values = {run.id: {"scheme": run.scheme_name, "repeat": run.repeat, **run.cell} for run in runs}
     ids = matching(values, only)
     return [run for run in runs if run.id in ids]
@@ -49,8 +43,6 @@ def plan(
 
     Parameters
     ----------
-    runs, loaded, site
-        Runs, their study, and the site.
     dry_run
         Whether programs may be missing on this machine.
     first
@@ -182,13 +174,7 @@ _MPI = {"hybrid": "MPI library", "bind": "the host's MPI library"}
 
 
 def _container(loaded: Loaded, site: Site, *, dry_run: bool) -> Container | None:
-    """Return the container in which the ranks run.
-
-    Raises
-    ------
-    UserError
-        The site cannot run the container, or the image does not exist.
-    """
+    """Return the container in which the ranks run."""
     section = loaded.study.container
     container = merge_containers(site.container, section)
     if container is None:

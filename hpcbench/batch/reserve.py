@@ -12,13 +12,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def set_aside(directory: Path, size: int = _SIZE) -> None:
     """Reserve space in a directory. This is a no-op if space is already reserved.
 
-    Parameters
-    ----------
-    directory
-        Directory for the reserve file.
-    size
-        Size in bytes.
-
     Raises
     ------
     OSError

@@ -4,27 +4,19 @@ from pathlib import Path
 
 from hpcbench.batch.after import After
 from hpcbench.batch.batch_job import BatchJob
-from hpcbench.batch.find_submission import is_own
+from hpcbench.batch.find_submission import find_same
 from hpcbench.batch.record_provenance import keep
 from hpcbench.batch.schedulers.open_scheduler import open_scheduler
 from hpcbench.batch.submit_jobs import Progress, settle, submit_jobs
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import track
-from hpcbench.batch.write_submission import list_submissions
-from hpcbench.contract.submission import SubmissionFile, find_original_place, read_submission
-from hpcbench.files import read_json
+from hpcbench.contract.submission import SubmissionFile, read_submission
+from hpcbench.contract.text import count_noun
 
 
 def find_unfinished(base: Path, digest: str) -> Path | None:
     """Return the newest submission in `base` that has this digest, if any of its jobs are unsubmitted or unfinished."""
-    for root in reversed(list_submissions(base)):
-        # Dry runs, damaged submissions, copies, and other users' submissions cannot be resumed.
-        written = read_json(root / "submission.json") or {}
-        if written.get("digest") != digest or written.get("dry_run") or not is_own(root):
-            continue
-        submission = read_submission(root)
-        if find_original_place(root, submission) is not None:
-            continue
+    for root, submission in find_same(base, digest):
         ledger = Ledger(root)
         if any(job.id is None for job in ledger.submitted) or left(submission, ledger):
             return root
@@ -40,10 +32,9 @@ def resume(root: Path, study: Path, after: After | None, progress: Progress) -> 
     if jobs:
         keep(root, study)
         note = submit_jobs(scheduler, ledger, jobs, name=submission.name, after=after, progress=progress)
-        count = f"{len(jobs)} more job{'' if len(jobs) == 1 else 's'}"
+        count = count_noun(len(jobs), "more job")
         return f"continued an interrupted submission: submitted {count}. {note}".rstrip()
-    count = f"{taken} job{'' if taken == 1 else 's'}"
-    lost = f"; found {count} in the queue for which the scheduler's response had been lost"
+    lost = f"; found {count_noun(taken, 'job')} in the queue for which the scheduler's response had been lost"
     recovered = lost if taken else ""
     over = " and over" if taken and track(root).over else " and not over"
     return f"already submitted{over}{recovered}: nothing was submitted (use --again to submit the study again)"

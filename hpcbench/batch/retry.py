@@ -45,8 +45,6 @@ def retry(
 
     Parameters
     ----------
-    root
-        Directory of the submission.
     all
         Whether to include runs that failed through their own fault, ran out of memory, or were cancelled.
     whole_jobs

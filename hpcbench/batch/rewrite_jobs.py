@@ -38,13 +38,7 @@ _IGNORED_FIELDS = ("description", "network", "retired", "sources", "checked", "w
 
 
 def check_sets(sets: Sequence[str]) -> None:
-    """Refuse settings that would change the retried runs.
-
-    Raises
-    ------
-    UserError
-        A setting is not a job limit.
-    """
+    """Refuse settings that would change the retried runs."""
     for text in sets:
         if text.partition("=")[0] not in _LIMITS:
             raise UserError(
@@ -75,10 +69,6 @@ def rewrite_jobs(
 
     Parameters
     ----------
-    root, submission
-        Directory and content of the submission.
-    jobs
-        Job ids.
     sets
         Job limits, as accepted by `check_sets`.
     updates_site
@@ -92,7 +82,6 @@ def rewrite_jobs(
     site = _new_site(root, submission) if updates_site else open_site(root)
     planned = _plan(root, submission, site, sets)
     stored = {job.id: job for job in submission.jobs if job.id in jobs}
-    templates = Path(site.templates) if site.templates else None
     scripts: dict[str, tuple[Job, str]] = {}
     for id, old in stored.items():
         job = next((job for job in planned if set(old.runs) <= set(job.runs)), None)
@@ -100,7 +89,7 @@ def rewrite_jobs(
             raise UserError(f"{root}: the study no longer contains the runs of job {id}: submit the study with --again")
         job = replace(job, id=id, runs=list(old.runs))
         try:
-            scripts[id] = job, render(job, site=site, study=submission.study, root=str(root), templates=templates)
+            scripts[id] = job, render(job, site=site, study=submission.study, root=str(root))
         except ValueError as error:
             raise UserError(f"{site.site}: {error}") from None
     for id, (_, text) in scripts.items():

@@ -26,13 +26,6 @@ def check_room(root: Path, *, runs: int, steps: int) -> str:
 
     Quotas can only be tested by trial: a file of the required size is created and deleted.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    runs, steps
-        Number of runs, and number of steps per run.
-
     Raises
     ------
     UserError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hpcbench.batch.files import seconds
 from hpcbench.console import show_table
 from hpcbench.contract.state import State
+from hpcbench.contract.text import count_noun
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,7 +51,9 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
     node_seconds = sum(job.walltime.seconds * job.shape.nodes for job in jobs if job.walltime)
     most = f", at most {node_seconds / 3600:.1f} node-hours" if node_seconds and site.scheduler.kind != "local" else ""
     end = ": a dry run" if dry_run else ""
-    print(f"{_count(len(jobs), 'job')}, {_count(runs, 'run')} on {site.site} ({site.scheduler.kind}){most}{end}")
+    print(
+        f"{count_noun(len(jobs), 'job')}, {count_noun(runs, 'run')} on {site.site} ({site.scheduler.kind}){most}{end}"
+    )
     shapes: dict[tuple[object, ...], list[str]] = {}
     for job in jobs:
         key = (job.shape, tuple(job.launch), job.python, job.walltime, job.queue)
@@ -62,8 +65,8 @@ def show_submission(submission: "SubmitResult", *, dry_run: bool) -> None:
         walltime = f", walltime {job.walltime}" if job.walltime and site.scheduler.kind != "local" else ""
         names = ids[0] if len(ids) == 1 else f"{ids[0]} ... {ids[-1]} ({len(ids)} jobs)"
         print(
-            f"  {names}: {_count(shape.nodes, 'node')} x {_count(shape.ranks_per_node, 'rank')}, "
-            f"{_count(shape.threads, 'thread')} per rank{walltime}{queue}"
+            f"  {names}: {count_noun(shape.nodes, 'node')} x {count_noun(shape.ranks_per_node, 'rank')}, "
+            f"{count_noun(shape.threads, 'thread')} per rank{walltime}{queue}"
         )
         if job.program:
             ours = [job.outside or job.python, "-u", "-m", "hpcbench.programs", "runs/RUN/run.json"]
@@ -86,7 +89,7 @@ def _describe_reach(jobs: "Sequence[Job]", site: "Site") -> str:
     if crossing == runs:
         return "messages leave the node in all runs"
     if crossing:
-        return f"messages leave the node in {crossing} of {_count(runs, 'run')}: the others use only one node"
+        return f"messages leave the node in {crossing} of {count_noun(runs, 'run')}: the others use only one node"
     local = site.scheduler.kind == "local"
     remedy = "try --site virtual-hosts" if local else "use two nodes with --set nodes=2 --set ranks_per_node=..."
     return f"no message leaves the node, so the runs do not measure the network: {remedy}"
@@ -111,7 +114,7 @@ def _list_runs(repeats_of: dict[str, list[int]]) -> str:
         together = len(repeats) > 1 and repeats == tuple(range(repeats[0], repeats[-1] + 1))
         span = f"{repeats[0]} to {repeats[-1]}" if together else ", ".join(map(str, repeats))
         parts.append(f"{', '.join(names)} (repeat{'' if len(repeats) == 1 else 's'} {span})")
-    return f"{_count(sum(map(len, repeats_of.values())), 'run')}: {'; '.join(parts)}"
+    return f"{count_noun(sum(map(len, repeats_of.values())), 'run')}: {'; '.join(parts)}"
 
 
 @contextlib.contextmanager
@@ -138,7 +141,7 @@ def show_progress() -> Iterator[Callable[[int, int], None]]:
 def show_retried(root: Path, retried: "Retried") -> None:
     """Print which runs were resubmitted, and why others were not."""
     if retried.jobs:
-        print(f"{root}: {_count(len(retried.jobs), 'job')} again, for {_count(len(retried.runs), 'run')}")
+        print(f"{root}: {count_noun(len(retried.jobs), 'job')} again, for {count_noun(len(retried.runs), 'run')}")
         for run in retried.runs:
             print(f"  {run}")
     else:
@@ -148,10 +151,6 @@ def show_retried(root: Path, retried: "Retried") -> None:
     for note in (retried.changes, retried.note):
         if note:
             print(note)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def show_status(tracked: "Tracked") -> None:

@@ -19,8 +19,6 @@ def check_files(runs: list[ExpandedRun], base: Path) -> None:
 
     Parameters
     ----------
-    runs
-        Runs of the study.
     base
         Directory of the study file, which is the base of relative paths.
 

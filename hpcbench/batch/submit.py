@@ -79,8 +79,6 @@ def submit(
 
     Parameters
     ----------
-    study, options
-        Study file, and command options.
     progress
         Callback ``progress(submitted, total)``, called with the numbers of jobs after each submission.
     check

@@ -39,10 +39,6 @@ def submit_jobs(
 
     Parameters
     ----------
-    scheduler, ledger
-        Scheduler, and record of submitted jobs.
-    jobs
-        Jobs to submit.
     name
         Prefix of the jobs' names in the queue, unique among all submissions.
     after
@@ -132,11 +128,6 @@ def settle(scheduler: JobScheduler, ledger: Ledger, *, sleep: Callable[[float], 
     """Search for jobs without a receipt. Return the number of jobs that the scheduler has accepted.
 
     A recent job may be listed late, because the submission call may continue after its command was killed.
-
-    Raises
-    ------
-    UserError
-        The scheduler does not respond.
     """
     taken = 0
     for submitted in [job for job in ledger.submitted if job.id is None]:

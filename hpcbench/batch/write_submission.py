@@ -24,12 +24,6 @@ from hpcbench.study.run import program_file, run_file
 from hpcbench.study.schema import ProgramStudy
 
 
-def list_submissions(base: Path) -> list[Path]:
-    """Return the numbered submission directories in `base`, oldest first."""
-    roots = [path for path in base.iterdir() if path.name.isdecimal() and (path / "submission.json").is_file()]
-    return sorted(roots, key=lambda path: int(path.name))
-
-
 @contextlib.contextmanager
 def number_directory(base: Path) -> Iterator[Path]:
     """Yield the path of the next numbered directory.
@@ -64,10 +58,6 @@ def write_submission(
     ----------
     root
         Absolute path of the new directory.
-    runs, jobs, batch_jobs
-        Runs, their jobs, and the jobs or arrays to submit.
-    loaded, site
-        Study and site.
     base
         Directory to which the study's paths are relative.
     more
@@ -130,18 +120,8 @@ def extend(
 ) -> Iterator[None]:
     """Add runs and their jobs to a submission.
 
-    If the `with` block fails before any job is submitted, remove the added runs and jobs again.
-
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    runs, jobs, batch_jobs
-        New runs, their jobs, and the jobs or arrays to submit.
-    loaded, site
-        Study and site of the submission.
-    base
-        Directory to which the study's paths are relative.
+    If the `with` block fails before any job is submitted, remove the added runs and jobs again. For the parameters, see
+    `write_submission`.
     """
     path = root / FILE
     before: dict[str, Any] = read_json(path) or {}
@@ -227,18 +207,17 @@ def _growing(root: Path) -> Iterator[Path]:
 def _write_scripts(
     directory: Path, jobs: Sequence[Job], batch_jobs: Sequence[BatchJob], site: Site, *, study: str, root: str
 ) -> None:
-    templates = Path(site.templates) if site.templates else None
     try:
         for job in jobs:
             (directory / "jobs" / job.id).mkdir(parents=True)
-            script = render(job, site=site, study=study, root=root, templates=templates)
+            script = render(job, site=site, study=study, root=root)
             _write_script(directory / "jobs" / job.id / "job.sh", script)
             set_aside(directory / "jobs" / job.id)
         by_id = {job.id: job for job in jobs}
         for unit in batch_jobs:
             if unit.array:
                 script, names = render_array(
-                    unit.name, [by_id[id] for id in unit.jobs], site=site, study=study, root=root, templates=templates
+                    unit.name, [by_id[id] for id in unit.jobs], site=site, study=study, root=root
                 )
                 (directory / "arrays").mkdir(exist_ok=True)
                 _write_script(directory / unit.script, script)

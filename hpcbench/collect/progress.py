@@ -13,6 +13,7 @@ from hpcbench.collect.submission import RunResult, result
 from hpcbench.contract.mark import Mark, read_mark
 from hpcbench.contract.program import LogForm
 from hpcbench.contract.state import OPEN, JobSummary, ResolvedState, State
+from hpcbench.contract.step_line import Step
 from hpcbench.contract.submission import PlannedRun, SchedulerKind, read_submission
 from hpcbench.contract.times import measure_seconds, parse_time
 
@@ -36,7 +37,8 @@ class RunProgress:
     step: int = 0
     steps: int | None = None
     loss: float | None = None
-    samples_per_s: float | None = None
+    rates: tuple[float | None, ...] = ()
+    """Samples, tokens, tokens per rank, and steps per second in the last step."""
     loss_valid: float | None = None
     elapsed: float | None = None
     """Seconds since the start of the run, or its duration if it has ended."""
@@ -164,13 +166,17 @@ class Follower:
             step=last.step if last else 0,
             steps=last.steps if last and last.steps else self.plan.steps,
             loss=last.loss if last else None,
-            samples_per_s=last.samples_per_s if last else None,
+            rates=_read_rates(last) if last else (),
             loss_valid=log.final_loss() if log else None,
             elapsed=seconds,
             start=run_result.start,
             end=run_result.end,
             left=left,
         )
+
+
+def _read_rates(step: Step) -> tuple[float | None, ...]:
+    return step.samples_per_s, step.tokens_per_s, step.tokens_per_s_per_rank, 1 / step.seconds if step.seconds else None
 
 
 class _Tail:

@@ -5,14 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
+from hpcbench.collect.other_files import describe_other_file
 from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start
 from hpcbench.contract.mark import Mark, read_mark
-from hpcbench.contract.program import LogForm
+from hpcbench.contract.problems import make_user_error
+from hpcbench.contract.program import LogForm, LogLines
 from hpcbench.contract.run_state import resolve_log_state, resolve_run
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.state import JobSummary, ResolvedState, State
@@ -20,7 +24,7 @@ from hpcbench.contract.submission import PlannedRun, RunPlan, read_submission
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
 from hpcbench.errors import UserError
-from hpcbench.files import decompression, read_json
+from hpcbench.files import read_json
 
 UNKNOWN_SITE = "unknown site"
 """Site name for logs that do not contain a site name."""
@@ -152,7 +156,11 @@ def from_log(path: Path) -> RunResult:
         The file cannot be read.
     """
     log = dialects.read(path)
-    form = form_of(_settings(log, None))
+    try:
+        form = form_of(_settings(log, None))
+    except ValidationError as error:
+        name = f"{make_printable(str(path))}: program.log in the configuration event"
+        raise make_user_error(error, LogLines, lambda _: name) from None
     if form is not None:
         log = _read(path, form)
     if not log.lines:
@@ -161,10 +169,8 @@ def from_log(path: Path) -> RunResult:
             " this file"
         )
     if not log.steps and log.event(Start) is None:
-        if command := decompression(path):
-            raise NoRunError(
-                f"{make_printable(str(path))}: is compressed: decompress the file with {command}, and give the result"
-            )
+        if description := describe_other_file(path):
+            raise NoRunError(f"{make_printable(str(path))}: {description}")
         names = ", ".join(dialect.name for dialect in DIALECTS)
         raise NoRunError(
             f"{make_printable(str(path))}: is neither a log of an hpcbench run (no start event and no step line "

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpcbench.contract.interpose import Groups
+from hpcbench.contract.rule import Rule
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.traffic import Traffic
 from hpcbench.contract.treatment import Treatment
@@ -81,41 +82,8 @@ def explain_undecidable(scheme: Scheme) -> str | None:
     if scheme.algorithm == "homomorphic":
         return "algorithm homomorphic needs sums by the MPI library: use algorithm encoded"
     for k, rule in enumerate(scheme.all_rules):
-        if rule.from_step > 1 or rule.until_step is not None:
-            return (
-                f"{scheme.name_rule(k)} has from_step or until_step, but a program's calls do not show their step: "
-                "leave them out"
-            )
-        if rule.feedback_average or rule.feedback_reset:
-            return (
-                f"{scheme.name_rule(k)} averages or resets errors, but a program's calls do not show their step: leave "
-                "feedback_average and feedback_reset out"
-            )
-        if rule.codec.endswith(":correlated"):
-            return (
-                f"{scheme.name_rule(k)} has correlated rounding, which needs sums of hpcbench's own training: use "
-                ":stochastic"
-            )
-        if rule.sample_changes:
-            return (
-                f"{scheme.name_rule(k)} has sample_changes, but a program's calls do not show their samples: leave "
-                "sample_changes out"
-            )
-        if rule.differences:
-            return (
-                f"{scheme.name_rule(k)} has differences, but a program's calls do not show which weights they gather: "
-                "leave differences out"
-            )
-        if rule.low_rank:
-            return (
-                f"{scheme.name_rule(k)} has low_rank, but a program's calls do not show its matrices: leave low_rank "
-                "out, or use PyTorch's PowerSGD hook (scheme ddp-hook)"
-            )
-        if rule.mixed_bits:
-            return (
-                f"{scheme.name_rule(k)} has mixed_bits, but the gradients of a program are reduced as whole messages: "
-                "leave mixed_bits out"
-            )
+        if reason := _explain_unseen(rule):
+            return f"{scheme.name_rule(k)} {reason}"
     for dimension in ("DP", "TP", "PP", "CP", "EP"):
         for call in CallKind:
             treatments = {scheme.treatment(traffic, half=True) for traffic in list_traffic(dimension, call)}
@@ -125,4 +93,29 @@ def explain_undecidable(scheme: Scheme) -> str | None:
                     f"{scheme.name_rule(first)} and {scheme.name_rule(second)} treat forward and backward pass "
                     "differently, but a program's calls do not show their pass: use the same codec for both passes"
                 )
+    return None
+
+
+def _explain_unseen(rule: Rule) -> str | None:
+    """Return what a rule needs that a program's calls do not show, and the remedy, or None if they show everything."""
+    if rule.from_step > 1 or rule.until_step is not None:
+        return "has from_step or until_step, but a program's calls do not show their step: leave them out"
+    if rule.feedback_average or rule.feedback_reset:
+        return (
+            "averages or resets errors, but a program's calls do not show their step: leave feedback_average and "
+            "feedback_reset out"
+        )
+    if rule.codec.endswith(":correlated"):
+        return "has correlated rounding, which needs sums of hpcbench's own training: use :stochastic"
+    if rule.sample_changes:
+        return "has sample_changes, but a program's calls do not show their samples: leave sample_changes out"
+    if rule.differences:
+        return "has differences, but a program's calls do not show which weights they gather: leave differences out"
+    if rule.low_rank:
+        return (
+            "has low_rank, but a program's calls do not show its matrices: leave low_rank out, or use PyTorch's "
+            "PowerSGD hook (scheme ddp-hook)"
+        )
+    if rule.mixed_bits:
+        return "has mixed_bits, but the gradients of a program are reduced as whole messages: leave mixed_bits out"
     return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.times import parse_time
+from hpcbench.contract.values import get_text
 from hpcbench.files import read_json
 
 DIRECTORY = "claims"
@@ -28,13 +29,7 @@ class Claim:
 
 
 def read_claims(directory: Path) -> list[Claim]:
-    """Return the claims on a job, oldest first.
-
-    Parameters
-    ----------
-    directory
-        The job's directory.
-    """
+    """Return the claims on a job, oldest first."""
     place = directory / DIRECTORY
     try:
         numbers = sorted(int(path.name) for path in place.iterdir() if path.name.isdecimal())
@@ -44,18 +39,12 @@ def read_claims(directory: Path) -> list[Claim]:
 
 
 def _read(place: Path, number: int) -> Claim:
-    claim = read_json(place / str(number)) or {}
-    holder, start = claim.get("holder"), claim.get("start")
+    claim = read_json(place / str(number))
     try:
         end = (place / f"{number}.end").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         end = ""
-    return Claim(
-        number,
-        holder if isinstance(holder, str) else "",
-        start if isinstance(start, str) else None,
-        end or None,
-    )
+    return Claim(number, get_text(claim, "holder") or "", get_text(claim, "start"), end or None)
 
 
 def find_double_claim(directory: Path, start: str | None, end: str | None) -> tuple[Claim, Claim] | None:

@@ -130,14 +130,6 @@ KINDS = {kind.NAME: kind for kind in _KINDS}
 
 
 def parse_event(text: str, line: int) -> Event | DamagedLine:
-    """Parse a line that begins with `BEGIN`. Return a `DamagedLine` if the line is incomplete.
-
-    Parameters
-    ----------
-    text
-        The line without its line end.
-    line
-        Line number, starting at 1.
-    """
+    """Parse a line that begins with `BEGIN`. Return a `DamagedLine` if the line is incomplete."""
     data = parse_object(text, line)
     return data if isinstance(data, DamagedLine) else KINDS.get(data["event"], UnknownEvent).read(data, line=line)

@@ -17,13 +17,7 @@ Meaning = Literal["DP", "TP", "SP", "CP", "PP", "EP", "EXACT"]
 
 
 def compile_expression(text: str) -> re.Pattern[str]:
-    """Compile a user's regular expression.
-
-    Raises
-    ------
-    ValueError
-        The text is not a valid regular expression.
-    """
+    """Compile a user's regular expression."""
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:

@@ -29,11 +29,6 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 def split_label(text: str) -> tuple[str, str]:
     """Split a line into its rank label and the text without labels, times and color codes.
 
-    Parameters
-    ----------
-    text
-        Line without leading and trailing white space.
-
     Returns
     -------
     tuple[str, str]

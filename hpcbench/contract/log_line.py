@@ -9,13 +9,6 @@ from hpcbench.contract.step_line import Step
 def parse(text: str, line: int) -> Step | Event | DamagedLine | None:
     """Parse a line.
 
-    Parameters
-    ----------
-    text
-        The line without its line end.
-    line
-        Line number, starting at 1.
-
     Returns
     -------
     Step, Event, DamagedLine or None

@@ -1,12 +1,11 @@
 """The status file ``status.json`` that a job script writes for a job and for each run."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcbench.contract.values import limit_integer
+from hpcbench.contract.values import get_integer, get_member, get_text
 from hpcbench.files import exists, read_json
 
 FILE = "status.json"
@@ -53,29 +52,19 @@ class Mark:
 
 def parse_mark(data: Any) -> Mark:
     """Parse the JSON value of a status file. Fields with a wrong type count as missing."""
-    fields: Mapping[str, Any] = data if isinstance(data, dict) else {}
-
-    def text(key: str) -> str | None:
-        value = fields.get(key)
-        return value if isinstance(value, str) else None
-
-    def number(key: str) -> int | None:
-        value = fields.get(key)
-        return limit_integer(value) if type(value) is int else None
-
-    hosts = fields.get("hosts")
+    hosts = get_member(data, "hosts")
     return Mark(
-        state=text("state") or "",
-        exit=number("exit"),
-        attempt=number("attempt") or 1,
-        start=text("start"),
-        end=text("end"),
-        host=text("host"),
+        state=get_text(data, "state") or "",
+        exit=get_integer(data, "exit"),
+        attempt=get_integer(data, "attempt") or 1,
+        start=get_text(data, "start"),
+        end=get_text(data, "end"),
+        host=get_text(data, "host"),
         hosts=tuple(host for host in hosts if isinstance(host, str)) if isinstance(hosts, list) else None,
-        job=text("job"),
-        id=text("id"),
-        limit=text("limit"),
-        why=text("why"),
+        job=get_text(data, "job"),
+        id=get_text(data, "id"),
+        limit=get_text(data, "limit"),
+        why=get_text(data, "why"),
     )
 
 

@@ -9,10 +9,6 @@ def find_first_counted(warmup: int, steps: int, resumed_from: int = 0) -> int:
 
     Parameters
     ----------
-    warmup
-        Number of warm-up steps.
-    steps
-        Number of steps of the run.
     resumed_from
         Step of the checkpoint from which the run continued. After a restart, caches are cold again. Therefore the same
         number of steps is excluded, but at most half of the remaining steps.

@@ -1,11 +1,9 @@
 """Mixed widths of gradients: 2, 4 or 8 bits for each super-group of a message, under a budget (arXiv 2602.08923)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpcbench.codecs import spec
-from hpcbench.contract.training import Train
 
 SUPER_GROUP = 256
 """Number of values that share a width."""
@@ -109,20 +107,6 @@ def make_budget(elements: int, codec: str, bits: float, *, scattered: bool) -> W
     budget = int(groups * (bits * SUPER_GROUP / 8 - LEVEL_BYTES * (2 if scattered else 1)))
     share = 1 / 8 + 3 / 16 * (bits - 8 * middle / SUPER_GROUP)  # a rough fit to a tiny GPT: only predictions use it
     return WidthBudget(groups, remainder, budget - groups * narrow, middle - narrow, wide - narrow, max(0.0, share))
-
-
-def find_width_misfit(bits: Sequence[float], train: Train) -> str | None:
-    """Return why a run whose rules have these budgets cannot send gradients with mixed widths, or None if it can."""
-    if not any(bits):
-        return None
-    what = "mixed_bits splits gradients by width"
-    if train.optimizer == "onebit-adam":
-        return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
-    if train.prune is not None:
-        return f"{what}, but train.prune removes values from messages: leave one of the two out"
-    if train.sync != "all-reduce":
-        return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
-    return None
 
 
 def _list_sizes(codec: str) -> tuple[int, int, int]:

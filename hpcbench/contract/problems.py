@@ -1,7 +1,7 @@
 """Conversion of pydantic errors to messages for users. Each line contains location, field and remedy."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +11,8 @@ from hpcbench.errors import UserError
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Path to a value: mapping keys and list indices, outermost first."""
+Locator: TypeAlias = Callable[[FieldPath], str]
+"""Function that returns the ``file:line`` of the value at a path."""
 
 _TYPES = {
     "string_type": "text",
@@ -63,7 +65,7 @@ _SPANS = ("walltime", "max_walltime", "run_limit", "stop_ahead")
 def make_user_error(
     error: ValidationError,
     schema: type[BaseModel],
-    where: Callable[[FieldPath], str],
+    where: Locator,
 ) -> UserError:
     """Create a `UserError` with one line per error, or only the first line if the file is of a different kind.
 
@@ -73,14 +75,9 @@ def make_user_error(
     ----------
     schema
         Validated model. Field names of the model are suggested for similar unknown keys.
-    where
-        Function that returns ``file:line`` for a path.
     """
     findings = sorted(error.errors(include_url=False), key=lambda finding: finding["type"] != "extra_forbidden")
-    faults: dict[FieldPath, str] = {}
-    for finding in findings:
-        path, message = _resolve_finding(finding, schema)
-        faults.setdefault(path, message)
+    faults = _collect_faults(findings, schema)
     lines = [format_fault(where(path), path, message) for path, message in faults.items()]
     strange = sum(finding["type"] == "extra_forbidden" for finding in findings)
     if strange > _STRANGE:  # a different kind of file: one line is enough
@@ -91,11 +88,7 @@ def make_user_error(
 
 def list_faults(error: ValidationError, schema: type[BaseModel]) -> dict[FieldPath, str]:
     """Return a message for each wrong value, keyed by path. Only the first error for a value is used."""
-    faults: dict[FieldPath, str] = {}
-    for finding in error.errors(include_url=False):
-        path, message = _resolve_finding(finding, schema)
-        faults.setdefault(path, message)
-    return faults
+    return _collect_faults(error.errors(include_url=False), schema)
 
 
 def format_fault(place: str, path: FieldPath, message: str) -> str:
@@ -104,9 +97,12 @@ def format_fault(place: str, path: FieldPath, message: str) -> str:
     return f"{place}: {name + ': ' if name else ''}{message}"
 
 
-def _resolve_finding(finding: Any, schema: type[BaseModel]) -> tuple[FieldPath, str]:
-    path: FieldPath = tuple(part for part in finding["loc"] if not _is_internal(part))
-    return path, _describe_finding(finding, schema, path)
+def _collect_faults(findings: Iterable[Any], schema: type[BaseModel]) -> dict[FieldPath, str]:
+    faults: dict[FieldPath, str] = {}
+    for finding in findings:
+        path: FieldPath = tuple(part for part in finding["loc"] if not _is_internal(part))
+        faults.setdefault(path, _describe_finding(finding, schema, path))
+    return faults
 
 
 def _is_internal(part: str | int) -> bool:

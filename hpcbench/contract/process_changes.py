@@ -16,13 +16,7 @@ _FIXED = (
 
 
 def check_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Check that a scheme may set these environment variables.
-
-    Raises
-    ------
-    ValueError
-        A variable would change more than the communication.
-    """
+    """Check that a scheme may set these environment variables."""
     for name in environment:
         for pattern, reason in _FIXED:
             if re.fullmatch(pattern, name):
@@ -63,13 +57,7 @@ def split_arguments(arguments: str) -> list[str]:
 
 
 def check_preload(path: str | None) -> str | None:
-    """Check that a path can be used in LD_PRELOAD.
-
-    Raises
-    ------
-    ValueError
-        The path contains a separator of LD_PRELOAD.
-    """
+    """Check that a path can be used in LD_PRELOAD."""
     odd = next((char for char in path or "" if char in ": \t\n"), None)
     if odd is not None:
         raise ValueError(f"has {odd!r}, which separates libraries in LD_PRELOAD: link the file under another name")

@@ -1,6 +1,5 @@
 """A user's program in a study: command, launch, log, and run file."""
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, fie
 
 from hpcbench.contract.interpose import Groups, compile_expression
 from hpcbench.contract.problems import make_user_error
-from hpcbench.contract.run import RankShape
+from hpcbench.contract.process_changes import split_arguments
+from hpcbench.contract.run import WRITTEN_BY, RankShape, read_run_data
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.section import Count, File, Line, Name, Precision, Scalar, Section, Variable
 from hpcbench.errors import UserError
@@ -131,11 +131,7 @@ class Program(Section):
     @field_validator("command")
     @classmethod
     def _has_words(cls, command: str) -> str:
-        try:
-            arguments = shlex.split(command)
-        except ValueError as error:
-            raise ValueError(f"is not valid shell syntax ({error}): close the quote") from None
-        if not arguments:
+        if not split_arguments(command):
             raise ValueError("is empty: name a program")
         return command
 
@@ -239,14 +235,7 @@ def load(path: Path) -> ProgramRun:
     UserError
         The file is missing, is not JSON, or is not the run file of a program.
     """
-    remedy = "run files are written by `hpcbench submit`"
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}: {remedy}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}: {remedy}") from None
-    try:
-        return ProgramRun.model_validate(raw)
+        return ProgramRun.model_validate(read_run_data(path))
     except ValidationError as error:
-        raise UserError(f"{make_user_error(error, ProgramRun, lambda _: str(path))}; {remedy}") from None
+        raise UserError(f"{make_user_error(error, ProgramRun, lambda _: str(path))}; {WRITTEN_BY}") from None

@@ -17,13 +17,7 @@ Sequence parallelism splits each tensor-parallel all-reduce into two operations,
 
 
 def check_codec(name: str) -> str:
-    """Return the canonical name of a codec.
-
-    Raises
-    ------
-    ValueError
-        The codec does not exist.
-    """
+    """Return the canonical name of a codec."""
     return spec.parse(name).name
 
 

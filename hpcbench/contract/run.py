@@ -9,14 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from hpcbench.contract import rules
-from hpcbench.contract.gradient_fit import find_average_misfit, find_difference_misfit, find_low_rank_misfit
 from hpcbench.contract.layout import Layout, find_batch_misfit, find_model_misfit
-from hpcbench.contract.mixed_widths import find_width_misfit
 from hpcbench.contract.nccl_fit import find_nccl_misfit
 from hpcbench.contract.problems import make_user_error
-from hpcbench.contract.sample_fit import find_sample_misfit
 from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.scheme_fit import explain_scheme_misfit
 from hpcbench.contract.section import SHARE, Count, File, Line, Misfit, Name, Precision, Scalar, Section
 from hpcbench.contract.synchrony import find_server_misfit, find_stream_misfit
 from hpcbench.contract.traffic import TrafficSettings
@@ -24,6 +21,7 @@ from hpcbench.contract.training import Data, Model, Train, find_optimizer_misfit
 from hpcbench.errors import UserError
 
 _REMEDY = "write the file with `hpcbench submit`"
+WRITTEN_BY = "run files are written by `hpcbench submit`"
 
 
 class RankShape(Section):
@@ -117,17 +115,24 @@ def _run_misfit(run: Run) -> Misfit | None:
             ("scheme", "optimizer"),
             f"{run.scheme.optimizer} differs from train.optimizer {run.train.optimizer}: {_REMEDY}",
         )
-    unequal = (
-        rules.find_schedule_misfit(run.scheme, run.train)
-        or find_low_rank_misfit(run.scheme, run.train)
-        or find_width_misfit([rule.mixed_bits for rule in run.scheme.rules], run.train)
-        or find_average_misfit(run.scheme, run.train)
-        or find_sample_misfit(run.scheme, run.train, run.data, run.layout)
-        or find_difference_misfit(run.scheme, run.train)
-        or rules.explain_wrong_gradients(run.scheme, run.setting)
-        or rules.explain_drifting_copies(run.scheme, run.setting)
-    )
+    unequal = explain_scheme_misfit(run.scheme, run.setting, run.data)
     return Misfit(("scheme", "rules"), unequal) if unequal else None
+
+
+def read_run_data(path: Path) -> Any:
+    """Return the JSON data of a run file.
+
+    Raises
+    ------
+    UserError
+        The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}: {WRITTEN_BY}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}: {WRITTEN_BY}") from None
 
 
 def load(path: Path) -> tuple[Run, dict[str, Any]]:
@@ -138,12 +143,7 @@ def load(path: Path) -> tuple[Run, dict[str, Any]]:
     UserError
         The file is missing, is not JSON, or does not match the schema of `Run`.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}: run files are written by `hpcbench submit`") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}: run files are written by `hpcbench submit`") from None
+    raw = read_run_data(path)
     try:
         run = Run.model_validate(raw)
     except ValidationError as error:

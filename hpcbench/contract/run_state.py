@@ -35,10 +35,6 @@ def resolve_run(directory: Path, jobs: Path, mark: Mark | None, job: JobSummary,
     ----------
     directory
         Directory of the run, with ``err.txt`` and ``log.txt``.
-    jobs
-        Directory that contains a subdirectory for each job.
-    mark, job, log
-        See `resolve_run_state`.
     """
     failure, last_line = None, ""
     if mark is not None and mark.state == "ended" and mark.exit:

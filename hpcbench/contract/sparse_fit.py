@@ -5,15 +5,7 @@ from hpcbench.contract.training import UNFLUSHED, Model, Train
 
 
 def find_row_obstacle(model: Model, train: Train, tensor: str) -> Misfit | None:
-    """Return why the embedding's complete gradient must be sent, or None if rows can be sent.
-
-    Parameters
-    ----------
-    model, train
-        The run's model and settings.
-    tensor
-        The layout's ``tensor``.
-    """
+    """Return why the embedding's complete gradient must be sent, or None if rows can be sent."""
     if model.tied:
         return Misfit(("model", "tied"), "the head gives every row of the shared weight a gradient: set tied to false")
     if tensor != "1d":

@@ -132,13 +132,7 @@ _NUMBERS = {
 
 
 def format_step(step: Step) -> str:
-    """Return the line of a step, without a newline.
-
-    Raises
-    ------
-    ValueError
-        A required number is missing.
-    """
+    """Return the line of a step, without a newline."""
     parts = [f"step {step.step:>{len(str(step.steps))}}/{step.steps}"]
     for quantity in QUANTITIES:
         value, printed = getattr(step, quantity.name), quantity.printed
@@ -154,13 +148,6 @@ def format_step(step: Step) -> str:
 
 def parse_step(text: str, line: int) -> Step | DamagedLine | None:
     """Parse a line of a log.
-
-    Parameters
-    ----------
-    text
-        The line, without trailing white space.
-    line
-        Line number, starting at 1.
 
     Returns
     -------

@@ -177,13 +177,7 @@ def find_original_place(root: Path, submission: SubmissionFile) -> str | None:
 
 
 def check_place(root: Path, submission: SubmissionFile) -> None:
-    """Refuse to start jobs of a submission that was moved or copied.
-
-    Raises
-    ------
-    UserError
-        The submission was moved or copied.
-    """
+    """Refuse to start jobs of a submission that was moved or copied."""
     place = find_original_place(root, submission)
     if place is not None:
         raise UserError(

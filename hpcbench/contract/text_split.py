@@ -12,8 +12,6 @@ def split_pieces(content: bytes, *, characters: bool = False) -> Iterator[bytes]
 
     Parameters
     ----------
-    content
-        Content of the file.
     characters
         Whether to extend each piece to the end of a UTF-8 character.
     """

@@ -125,8 +125,6 @@ def list_events(trace: StepTrace, on_clock: Callable[[float], float]) -> list[di
 
     Parameters
     ----------
-    trace
-        The trace of a rank.
     on_clock
         Function that converts a time on the rank's clock to the time to write, in seconds.
     """

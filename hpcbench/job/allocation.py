@@ -5,8 +5,9 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from hpcbench.batch.schedulers import flux_answers, lsf_answers, slurm_answers
+from hpcbench.batch.schedulers.lsf_hosts import find_lsf_hosts
 from hpcbench.job.processes import is_running_here
 
 Lookup = Callable[[str, str], bool | None]
@@ -16,12 +17,10 @@ The function returns whether the scheduler lists the job as unfinished, or None 
 """
 
 _TIMEOUT = 60.0
-_SLURM_OVER = {
-    *("COMPLETED", "FAILED", "TIMEOUT", "DEADLINE", "CANCELLED", "OUT_OF_MEMORY"),
-    *("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "PREEMPTED", "REVOKED"),
-}
-_LSF_ALIVE = re.compile(r"^[0-9]+ +[^ ]+ +(PEND|WAIT|PROV|PSUSP|RUN|USUSP|SSUSP|UNKWN|ZOMBI) ", re.MULTILINE)
-_FLUX_ALIVE = {"NEW", "DEPEND", "PRIORITY", "SCHED", "PENDING", "RUN", "RUNNING", "CLEANUP"}
+_SLURM_OVER = {name for name, state in slurm_answers.STATES.items() if not state.alive}
+_LSF_LISTED = "|".join(name for name in lsf_answers.STATES if name not in ("DONE", "EXIT"))
+_LSF_ALIVE = re.compile(rf"^[0-9]+ +[^ ]+ +({_LSF_LISTED}) ", re.MULTILINE)
+_FLUX_ALIVE = {name for name, state in flux_answers.STATES.items() if state.alive}
 
 
 @dataclass(frozen=True)
@@ -68,23 +67,6 @@ def read_allocation(scheduler: str, id: str, environment: Mapping[str, str], *, 
     return Allocation([os.uname().nodename], lambda _, process: is_running_here(process))
 
 
-def find_lsf_hosts(environment: Mapping[str, str], *, easy: bool) -> list[str]:
-    """Return the hosts of an LSF job. LSB_HOSTS is not used, because it is not set in large jobs."""
-    slots: dict[str, int] = {}
-    try:
-        text = Path(environment.get("LSB_DJOB_HOSTFILE", "")).read_text(encoding="utf-8", errors="replace")
-        pairs = [(host, 1) for host in text.split()]
-    except OSError:
-        fields = environment.get("LSB_MCPU_HOSTS", "").split()
-        pairs = [(host, int(number)) for host, number in zip(fields[::2], fields[1::2], strict=False)]
-    for host, number in pairs:
-        slots[host] = slots.get(host, 0) + number
-    first = next(iter(slots), "")
-    if easy and slots and slots[first] == 1 < max(slots.values()):
-        del slots[first]  # a host with one slot among larger hosts is the launch host
-    return list(slots)
-
-
 def _is_listed_by_slurm(id: str, process: str) -> bool | None:
     del process
     status, output = _query("squeue", "--noheader", "--states=all", f"--jobs={id}", "--format=%T")
@@ -111,21 +93,16 @@ def _is_listed_by_flux(id: str, process: str) -> bool | None:
 
 def _ask(*command: str) -> str | None:
     """Return the output of a command, or None if the command fails."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 else None
+    status, output = _query(*command, errors=subprocess.DEVNULL)
+    return output if status == 0 else None
 
 
-def _query(*command: str) -> tuple[int, str]:
-    """Return the exit status of a command, and its combined stdout and stderr."""
+def _query(*command: str, errors: int = subprocess.STDOUT) -> tuple[int, str]:
+    """Return the exit status of a command, and its stdout, combined with stderr by default."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, timeout=_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired):
         return 1, ""
-    return done.returncode, done.stdout.decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="surrogateescape")

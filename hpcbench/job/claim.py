@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.contract.claim import DIRECTORY
+from hpcbench.contract.state import NO_ROOM_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.files import exists, read_json
 from hpcbench.job.allocation import Lookup
@@ -67,17 +68,6 @@ class Claimant:
 def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: StatusFiles) -> HeldClaim:
     """Create the next claim on a job.
 
-    Parameters
-    ----------
-    directory
-        Directory of the job.
-    claimant
-        Script that claims the job.
-    is_listed
-        Function that returns whether the scheduler lists a job.
-    files
-        Writer of the claim file.
-
     Raises
     ------
     ClaimError
@@ -98,7 +88,7 @@ def claim_job(directory: Path, claimant: Claimant, is_listed: Lookup, files: Sta
 
     try:
         if not write() and not write():
-            raise ClaimError(files.failure, 74)
+            raise ClaimError(files.failure, NO_ROOM_EXIT)
         files.failure = ""
         last = 0
         while True:

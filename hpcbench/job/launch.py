@@ -21,10 +21,6 @@ class RunProcess:
     ----------
     run
         Directory of the run, relative to the working directory.
-    command
-        Launch command.
-    environment
-        Environment variables of the command.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpcbench.batch.schedulers.processes import identity
 from hpcbench.contract import mark
+from hpcbench.contract.state import NO_ROOM_EXIT, STOPPED_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.job.allocation import Allocation, read_allocation
 from hpcbench.job.claim import Claimant, ClaimError, HeldClaim, claim_job
@@ -16,7 +17,7 @@ from hpcbench.job.messages import print_error, print_line
 from hpcbench.job.options import JobOptions, parse_options
 from hpcbench.job.processes import identify_process, kill_run
 from hpcbench.job.provenance import record_provenance
-from hpcbench.job.run_loop import NO_SPACE, STOPPED, RunLoop
+from hpcbench.job.run_loop import RunLoop
 from hpcbench.job.status_files import StatusFiles, StatusRecorder, make_ascii
 from hpcbench.job.stop_requests import StopRequests
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, again = _drive(options, requests)
     except OSError as error:
         print_error(f"{format_now()} job {options.job}: {error}")
-        status, again = NO_SPACE, False
+        status, again = NO_ROOM_EXIT, False
     os.write(options.result, f"{status}{' again' if again else ''}\n".encode())
     return status
 
@@ -59,11 +60,11 @@ def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
     attempt = _begin_attempt(directory, files, claim)
     environment["HPCBENCH_ATTEMPT"] = str(attempt)
     recorder = StatusRecorder(
-        files,
+        files=files,
         root=root,
         job=options.job,
         id=options.id,
-        hosts=list(allocation.hosts),
+        hosts=allocation.hosts,
         attempt=attempt,
         start=start,
         is_ours=claim.is_ours,
@@ -77,7 +78,7 @@ def _drive(options: JobOptions, requests: StopRequests) -> tuple[int, bool]:
     except OSError as error:
         files.note_failure(error)
         print_error(f"{format_now()} job {options.job}: {error}")
-        status, again = NO_SPACE, False
+        status, again = NO_ROOM_EXIT, False
     recorder.record_job("requeued" if again else "ended", status)
     claim.release()
     files.give_back(directory)
@@ -101,27 +102,17 @@ def _run_job(
         path, ranks = options.host_file
         files.write(Path(path), lambda: "".join(f"{host}\n" * ranks for host in allocation.hosts))
     if not recorder.record_job("running") or files.failure:
-        return NO_SPACE, False  # keep the measurements
+        return NO_ROOM_EXIT, False  # keep the measurements
     place = directory / "provenance"
     record_provenance(
         place, environment, requests, describe_job=allocation.describe, describe_python=make_doctor_command(options)
     )
     with contextlib.suppress(OSError, IndexError):
         print_line((place / "python.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-1])
-    loop = RunLoop(
-        root,
-        options,
-        environment,
-        claim=claim,
-        files=files,
-        recorder=recorder,
-        requests=requests,
-        clock=clock,
-    )
-    status = loop.run_all()
-    if status == STOPPED and options.scheduler == "flux":
+    status = RunLoop(root, options, environment, claim, files, recorder, requests, clock).run_all()
+    if status == STOPPED_EXIT and options.scheduler == "flux":
         print_error(f"{format_now()} stopped at a limit, and Flux cannot requeue jobs: use `hpcbench retry`")
-    return status, status == STOPPED and recorder.attempt <= options.requeue and options.scheduler != "flux"
+    return status, status == STOPPED_EXIT and recorder.attempt <= options.requeue and options.scheduler != "flux"
 
 
 def make_doctor_command(options: JobOptions) -> list[str]:

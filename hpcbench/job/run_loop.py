@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpcbench.contract.state import NO_ROOM_EXIT, OVERTIME_EXIT, STOPPED_EXIT
 from hpcbench.contract.times import format_now
 from hpcbench.job.claim import REFUSED, HeldClaim
 from hpcbench.job.clock import JobClock
@@ -13,12 +14,6 @@ from hpcbench.job.options import JobOptions, RunCommand
 from hpcbench.job.status_files import StatusFiles, StatusRecorder, is_completed, keep_old_files
 from hpcbench.job.stop_requests import StopRequests
 
-STOPPED = 75
-"""Exit status of a job with resumable runs."""
-NO_SPACE = 74
-"""Exit status if a file could not be written."""
-TIMED_OUT = 124
-"""Exit status of a run that was ended at its time limit."""
 _LOOK = 0.2
 """Seconds between two checks of a run."""
 _LATE = 0.5
@@ -72,49 +67,27 @@ def share_time(options: JobOptions, used: float, waiting: int) -> tuple[int, int
     return limit, min(stop_time, limit)
 
 
+@dataclass
 class RunLoop:
-    """Loop over the runs of a job.
+    """Loop over the runs of a job."""
 
-    Parameters
-    ----------
-    root
-        Submission directory, which is the working directory.
-    options
-        Runs and limits of the job.
-    environment
-        Environment variables of the runs.
-    claim, files, recorder
-        Claim on the job, and writers of the job's files.
-    requests
-        Stop requests.
-    clock
-        Clock of the job.
-    """
+    root: Path
+    """Submission directory, which is the working directory."""
+    options: JobOptions
+    """Runs and limits of the job."""
+    environment: Mapping[str, str]
+    """Environment variables of the runs."""
+    claim: HeldClaim
+    files: StatusFiles
+    recorder: StatusRecorder
+    requests: StopRequests
+    clock: JobClock
+    _current: _CurrentRun | None = field(default=None, init=False)
+    _failed: bool = field(default=False, init=False)
+    _unfinished: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        root: Path,
-        options: JobOptions,
-        environment: Mapping[str, str],
-        *,
-        claim: HeldClaim,
-        files: StatusFiles,
-        recorder: StatusRecorder,
-        requests: StopRequests,
-        clock: JobClock,
-    ) -> None:
-        self._root = root
-        self._options = options
-        self._environment = environment
-        self._claim = claim
-        self._files = files
-        self._recorder = recorder
-        self._requests = requests
-        self._clock = clock
-        self._current: _CurrentRun | None = None
-        self._failed = False
-        self._unfinished = False
-        self._waiting = sum(not is_completed(root, run.id) for run in options.runs)
+    def __post_init__(self) -> None:
+        self._waiting = sum(not is_completed(self.root, run.id) for run in self.options.runs)
 
     def run_all(self) -> int:
         """Run all incomplete runs sequentially. If a run fails, later runs are still started.
@@ -125,7 +98,7 @@ class RunLoop:
             Exit status of the job: 0, 1 for a failed run, 75 for resumable runs, or the status of a signal.
         """
         try:
-            for run in self._options.runs:
+            for run in self.options.runs:
                 self._run(run)
             self._check_signals()
             self._check_claim()
@@ -133,81 +106,81 @@ class RunLoop:
             self._end_run(error.status)
             return error.status
         except OSError as error:  # for example a file server error
-            self._files.note_failure(error)
-            self._end_run(NO_SPACE)
-            return NO_SPACE
-        unfinished = self._requests.stopping or self._unfinished
-        if unfinished and not all(is_completed(self._root, run.id) for run in self._options.runs):
-            return STOPPED
+            self.files.note_failure(error)
+            self._end_run(NO_ROOM_EXIT)
+            return NO_ROOM_EXIT
+        unfinished = self.requests.stopping or self._unfinished
+        if unfinished and not all(is_completed(self.root, run.id) for run in self.options.runs):
+            return STOPPED_EXIT
         return int(self._failed)
 
     def _run(self, run: RunCommand) -> None:
         self._check_claim()  # check first, because a script that took over the job may have completed the run
-        if is_completed(self._root, run.id):
+        if is_completed(self.root, run.id):
             return
-        self._clock.read(watched=False)  # preceding steps may have been slow
+        self.clock.read(watched=False)  # preceding steps may have been slow
         self._keep_time()
         self._check_signals()
-        if self._requests.stopping:
+        if self.requests.stopping:
             return
-        used = self._clock.read()
-        limit, stop_time = share_time(self._options, used, self._waiting)
+        used = self.clock.read()
+        limit, stop_time = share_time(self.options, used, self._waiting)
         self._waiting -= 1
-        keep_old_files(self._root, run.id)
-        self._files.failure = ""
+        keep_old_files(self.root, run.id)
+        self.files.failure = ""
         current = self._current = _CurrentRun(run.id, format_now(), used, limit, stop_time)
-        directory = self._root / "runs" / run.id
-        status = NO_SPACE
+        directory = self.root / "runs" / run.id
+        status = NO_ROOM_EXIT
         if (
-            self._files.set_aside(self._root / "jobs" / self._options.job)
-            and self._files.set_aside(directory)
-            and self._recorder.record_run(run.id, current.start, "running")
-            and not self._files.failure
+            self.files.set_aside(self.root / "jobs" / self.options.job)
+            and self.files.set_aside(directory)
+            and self.recorder.record_run(run.id, current.start, "running")
+            and not self.files.failure
         ):
             status = self._launch(directory, run, current)
         reached = current.reached and status != 0
         if reached and (not current.killed or any(directory.glob("checkpoint/step-*"))):
             self._unfinished = True  # the run is resumable
         self._failed |= not self._record_end(current, status, reached=reached) or status != 0
-        self._files.give_back(directory)  # normally done by the worker before its last event, unless it was killed
+        self.files.give_back(directory)  # normally done by the worker before its last event, unless it was killed
         self._current = None
 
     def _launch(self, directory: Path, run: RunCommand, current: _CurrentRun) -> int:
         """Start a run, wait until it ends, and return its exit status."""
         try:
-            launcher = current.launcher = RunProcess(directory, run.command, self._environment)
+            launcher = current.launcher = RunProcess(directory, run.command, self.environment)
         except OSError as error:
-            self._files.note_failure(error)
-            return NO_SPACE
+            self.files.note_failure(error)
+            return NO_ROOM_EXIT
         while (status := launcher.poll()) is None:
             self._keep_time()
             self._check_signals()
-            self._requests.wait(_LOOK)
-        if status != 0 and self._requests.leaving is None:
-            self._requests.wait(_LATE)  # LSF signals all processes of a job, including the launcher
+            self.requests.wait(_LOOK)
+        if status != 0 and self.requests.leaving is None:
+            self.requests.wait(_LATE)  # LSF signals all processes of a job, including the launcher
         self._check_signals()
         launcher.kill_rest()
-        return TIMED_OUT if current.killed else status
+        return OVERTIME_EXIT if current.killed else status
 
     def _keep_time(self) -> None:
         """Request a stop before the job's limit or at the run's limit. End the run if it does not stop in time."""
-        options, current = self._options, self._current
+        options, current = self.options, self._current
         if os.getppid() != options.script:  # The job was killed. The scheduler reports this.
             if current is not None and current.launcher is not None:
                 current.launcher.end(kill=True)
                 current.launcher.kill_rest()
             os._exit(137)
-        used = self._clock.read()
+        used = self.clock.read()
         if options.walltime and used >= options.walltime - options.stop_ahead:
-            self._requests.stopping = True  # Flux cannot signal only the script, and other schedulers may be late
+            self.requests.stopping = True  # Flux cannot signal only the script, and other schedulers may be late
         if current is None or current.launcher is None:
             return
-        if self._requests.stopping:
+        if self.requests.stopping:
             self._ask_to_stop()
         past = used - current.launched - current.limit
         if not current.limit or past <= 0:
             return
-        if not self._requests.stopping:
+        if not self.requests.stopping:
             current.reached = True  # otherwise the job's limit was reached first
         self._ask_to_stop()
         if not current.killed and past > current.stop_time:
@@ -218,19 +191,19 @@ class RunLoop:
         """Request that the run write a checkpoint and exit."""
         if self._current is not None:
             try:
-                (self._root / "runs" / self._current.id / "stop").touch()
+                (self.root / "runs" / self._current.id / "stop").touch()
             except OSError as error:
-                self._files.note_failure(error)
+                self.files.note_failure(error)
 
     def _check_signals(self) -> None:
         """End the job if a signal has requested this."""
-        self._requests.wait(0.0)
-        if self._requests.leaving is not None:
-            raise EndOfJobError(self._requests.leaving)
+        self.requests.wait(0.0)
+        if self.requests.leaving is not None:
+            raise EndOfJobError(self.requests.leaving)
 
     def _check_claim(self) -> None:
         """End the job if another script has claimed it."""
-        if not self._claim.is_ours():
+        if not self.claim.is_ours():
             raise EndOfJobError(REFUSED)
 
     def _end_run(self, status: int) -> None:
@@ -239,9 +212,9 @@ class RunLoop:
         if current is None:
             return
         if current.launcher is not None:
-            if self._requests.stopping:
+            if self.requests.stopping:
                 self._ask_to_stop()
-            if self._requests.grace and current.launcher.wait_for_group(self._requests.grace):
+            if self.requests.grace and current.launcher.wait_for_group(self.requests.grace):
                 status = current.launcher.poll() or 0
             else:
                 current.launcher.end(kill=False)
@@ -249,5 +222,5 @@ class RunLoop:
         self._record_end(current, status, reached=current.reached)
 
     def _record_end(self, current: _CurrentRun, status: int, *, reached: bool = False) -> bool:
-        limit = ("run_limit" if self._options.run_limit else "walltime") if reached else ""
-        return self._recorder.record_run(current.id, current.start, "ended", status, limit=limit)
+        limit = ("run_limit" if self.options.run_limit else "walltime") if reached else ""
+        return self.recorder.record_run(current.id, current.start, "ended", status, limit=limit)

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcbench.batch import reserve
@@ -68,64 +69,37 @@ class StatusFiles:
             raise
 
 
+@dataclass(kw_only=True)
 class StatusRecorder:
-    """Recorder of job and run states for one job attempt.
+    """Recorder of job and run states for one job attempt."""
 
-    Parameters
-    ----------
-    files
-        Writer of job files.
-    root
-        Submission directory.
-    job
-        Name of the job's directory in ``jobs``.
-    id
-        Scheduler id of the job.
-    hosts
-        Host names of the job's nodes.
-    attempt
-        Number of this attempt, starting at 1.
-    start
-        Start time of the attempt.
-    is_ours
-        Function that returns whether this script still holds the claim. If not, nothing is recorded.
-    """
-
-    def __init__(
-        self,
-        files: StatusFiles,
-        *,
-        root: Path,
-        job: str,
-        id: str,
-        hosts: list[str],
-        attempt: int,
-        start: str,
-        is_ours: Callable[[], bool],
-    ) -> None:
-        self._files = files
-        self._root = root
-        self._job = job
-        self._id = make_ascii(id)
-        self._hosts = tuple(make_ascii(host) for host in hosts)
-        self._host = make_ascii(os.uname().nodename)
-        self._start = start
-        self._is_ours = is_ours
-        self.attempt = attempt
+    files: StatusFiles
+    root: Path
+    """Submission directory."""
+    job: str
+    """Name of the job's directory in ``jobs``."""
+    id: str
+    """Scheduler id of the job."""
+    hosts: Sequence[str]
+    """Host names of the job's nodes."""
+    attempt: int
+    """Number of this attempt, starting at 1."""
+    start: str
+    """Start time of the attempt."""
+    is_ours: Callable[[], bool]
+    """Function that returns whether this script still holds the claim. If not, nothing is recorded."""
 
     def record_job(self, state: str, status: int | None = None) -> bool:
         """Write the state of the job. Return whether the write succeeded."""
-        return self._write(self._root / "jobs" / self._job, self._start, state, status, hosts=self._hosts)
+        return self._write(
+            self.root / "jobs" / self.job, self.start, state, status, hosts=tuple(map(make_ascii, self.hosts))
+        )
 
     def record_run(self, run: str, start: str, state: str, status: int | None = None, *, limit: str = "") -> bool:
         """Write the state of a run. Return whether the write succeeded.
 
         Parameters
         ----------
-        run
-            Run id.
-        start
-            Start time of the run.
         state
             ``running`` or ``ended``.
         status
@@ -133,7 +107,7 @@ class StatusRecorder:
         limit
             Limit that the run reached: ``run_limit``, ``walltime``, or an empty string for none.
         """
-        return self._write(self._root / "runs" / run, start, state, status, job=self._job, limit=limit or None)
+        return self._write(self.root / "runs" / run, start, state, status, job=self.job, limit=limit or None)
 
     def _write(
         self,
@@ -146,10 +120,10 @@ class StatusRecorder:
         job: str | None = None,
         limit: str | None = None,
     ) -> bool:
-        if not self._is_ours():
+        if not self.is_ours():
             return True
         now = format_now()
-        written = self._files.write(
+        written = self.files.write(
             directory / mark.FILE,
             lambda: mark.format_mark(
                 Mark(
@@ -158,17 +132,17 @@ class StatusRecorder:
                     status,
                     start,
                     None if status is None else now,
-                    self._id,
-                    self._host,
+                    make_ascii(self.id),
+                    make_ascii(os.uname().nodename),
                     hosts,
                     job,
                     limit,
-                    self._files.failure or None,
+                    self.files.failure or None,
                 )
             ),
         )
         if not written:
-            print_error(f"{now} {self._files.failure}")
+            print_error(f"{now} {self.files.failure}")
         return written
 
 

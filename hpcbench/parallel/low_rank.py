@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hpcbench.comm.channel import Channel
 from hpcbench.comm.group import Group
-from hpcbench.contract.gradient_fit import matrix_shape
+from hpcbench.contract.scheme_fit import matrix_shape
 from hpcbench.parallel.buckets import Bucket
 from hpcbench.parallel.buffers import to_buffer, to_tensor
 from hpcbench.parallel.pieces import Piece, Reduction

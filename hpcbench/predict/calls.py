@@ -7,10 +7,10 @@ matches the engine's counters exactly. The step simulation (`step`) runs the cal
 from collections.abc import Iterator
 from functools import cached_property
 
-from hpcbench.contract.gradient_fit import count_factors
 from hpcbench.contract.grid import is_summed_by_channel
 from hpcbench.contract.layout import Layout
 from hpcbench.contract.mixed_widths import LEVEL_BYTES, WidthCounts, make_budget, name_codecs
+from hpcbench.contract.scheme_fit import count_factors
 from hpcbench.contract.shards import ElementRange
 from hpcbench.contract.traffic import Traffic, find_content
 from hpcbench.contract.training import UNFLUSHED, Model, Train

@@ -18,8 +18,8 @@ class Chip:
 
     name: str
     pattern: str
-    """Regular expression for the full PyTorch device name. The names of GPU slices and variants begin with the name
-    of the chip."""
+    """Regular expression for the full device name of PyTorch or of a site file. The names of GPU slices and variants
+    begin with the name of the chip."""
     tflops: Mapping[str, float]
     """Dense peak in TFLOP/s for each supported precision."""
     source: str
@@ -40,5 +40,6 @@ def list_chips() -> list[Chip]:
 
 
 def find_chip(name: str) -> Chip | None:
-    """Return the chip with this PyTorch name, or None if it is not in the table."""
-    return next((chip for chip in list_chips() if re.fullmatch(chip.pattern, name.strip())), None)
+    """Return the chip with this name in the table, in PyTorch or in a site file, or None if it is not in the table."""
+    name = name.strip()
+    return next((chip for chip in list_chips() if name == chip.name or re.fullmatch(chip.pattern, name)), None)

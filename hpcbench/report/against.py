@@ -1,7 +1,7 @@
 """Reports of ``--against``: the changes since an earlier submission."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcbench.collect.submission import Submission
@@ -21,8 +21,8 @@ from hpcbench.report.titles import describe_cell
 _COLUMNS = (
     Column("cell", "cell", text=True),
     Column("scheme", "scheme", text=True),
-    Column("samples_per_s_old", "samples/s then", help="Mean of the completed runs of the earlier submission."),
-    Column("samples_per_s", "now"),
+    Column("speed_old", "{unit} then", help="Mean of the completed runs of the earlier submission."),
+    Column("speed_now", "now"),
     Column("speed_change", "now / then (95 % CI)", help="Independent samples: Welch's interval on logarithms."),
     Column("loss_old", "loss (valid) then", group=1),
     Column("loss_now", "now", group=1),
@@ -78,6 +78,9 @@ _VALUES = {
     "cell": "cell",
     "scheme": "scheme",
     "fate": "fate",
+    "unit": "unit",
+    "speed_now": "new_speed",
+    "speed_old": "old_speed",
     "samples_per_s": "new.samples_per_s",
     "samples_per_s_old": "old.samples_per_s",
     "speed_change": "speed_ratio",
@@ -111,7 +114,8 @@ def compare_submissions(request: ReportRequest, earlier: Sequence[Section]) -> t
 def _tabulate(changes: Sequence[Change]) -> Table:
     has_cells = any(change.cell for change in changes)
     rows = [_make_entries(change)[0 if has_cells else 1 :] for change in changes]
-    return Table("changes", "", _COLUMNS[0 if has_cells else 1 :], tuple(rows))
+    columns = [replace(column, head=column.head.format(unit=changes[0].unit)) for column in _COLUMNS]
+    return Table("changes", "", tuple(columns[0 if has_cells else 1 :]), tuple(rows))
 
 
 def _make_entries(change: Change) -> tuple[Entry, ...]:
@@ -120,8 +124,8 @@ def _make_entries(change: Change) -> tuple[Entry, ...]:
     return (
         name(describe_cell(change.cell)),
         name(change.scheme),
-        quantity(old.samples_per_s if old else None),
-        quantity(new.samples_per_s if new else None),
+        quantity(change.old_speed),
+        quantity(change.new_speed),
         estimate(change.speed_ratio, speed_interval),
         quantity(old.loss_valid if old else None, loss),
         quantity(new.loss_valid if new else None, loss),

@@ -23,7 +23,7 @@ from hpcbench.report.tables.comparison import tabulate_comparison
 from hpcbench.report.tables.microbenchmarks import tabulate_microbenchmarks
 from hpcbench.report.tables.overview import tabulate_overview
 from hpcbench.report.tables.predicted import tabulate_all_errors
-from hpcbench.report.tables.runs import tabulate_logs
+from hpcbench.report.tables.runs import tabulate_calls, tabulate_logs
 from hpcbench.report.tables.sites import tabulate_sites
 from hpcbench.report.thresholds import count_states, list_broken
 from hpcbench.report.titles import describe_place, write_title
@@ -94,7 +94,11 @@ def _build_chapters(
     if submission.root is None and all(cell.baseline is None for cell in cells):
         # Logs without a baseline.
         bad = [line for cell in cells for line in list_trouble(cell)]
-        blocks = [tabulate_logs(submission, cells), *_build_notes(bad, _list_warnings(cells), [], tables)]
+        blocks = [
+            tabulate_logs(submission, cells),
+            tabulate_calls(cells),
+            *_build_notes(bad, _list_warnings(cells), [], tables),
+        ]
         yield _make_chapter(_describe_place(submission), "", [*blocks, *over_cells])
         for cell in cells:
             if any(details := _build_details(submission, cell, tables, figures)):

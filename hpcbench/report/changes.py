@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcbench.contract.criteria import Criteria
-from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.compare import Cell, SchemeRow, choose_common_rate
 from hpcbench.report.findings import INCONCLUSIVE
 from hpcbench.report.hierarchy import LEVEL
+from hpcbench.report.pace import UNITS
 from hpcbench.report.significance import holm
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate, is_usable, welch
 
@@ -31,17 +32,34 @@ class Change:
     new: SchemeRow | None
     fate: Fate
     speed: Mean | None = None
-    """Difference of the logarithms of samples/s, new minus old."""
+    """Difference of the logarithms of the speeds, new minus old."""
     loss: Mean | None = None
     """Difference in validation loss, new minus old."""
     loss_paired: bool = False
     """Whether the losses were paired by seed."""
     speed_word: Word = INCONCLUSIVE
     loss_word: Word = INCONCLUSIVE
+    rate: int = 0
+    """Index of the speed in `Rates`."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the speeds."""
+        return UNITS[self.rate]
+
+    @property
+    def old_speed(self) -> float | None:
+        """Mean speed of the old runs."""
+        return self.old.average_rate(self.rate) if self.old else None
+
+    @property
+    def new_speed(self) -> float | None:
+        """Mean speed of the new runs."""
+        return self.new.average_rate(self.rate) if self.new else None
 
     @property
     def speed_ratio(self) -> Interval | None:
-        """New samples/s divided by old samples/s."""
+        """New speed divided by old speed."""
         return exponentiate(self.speed.interval()) if self.speed else None
 
     @property
@@ -89,8 +107,9 @@ def list_changes(new: Sequence[Cell], old: Sequence[Cell], criteria: Criteria) -
     over all schemes, speeds and losses.
     """
     before, after = _index_rows(old), _index_rows(new)
-    changes = [_compare(cell, scheme, before.get((cell, scheme)), row) for (cell, scheme), row in after.items()]
-    changes += [_compare(*key, row, None) for key, row in before.items() if key not in after]
+    rate = choose_common_rate((*before.values(), *after.values()))
+    changes = [_compare(*key, before.get(key), row, rate) for key, row in after.items()]
+    changes += [_compare(*key, row, None, rate) for key, row in before.items() if key not in after]
     margins = [(math.log1p(criteria.speed_margin), _compute_loss_margin(change, criteria)) for change in changes]
     tested = {
         (i, k): mean
@@ -115,14 +134,14 @@ def _index_rows(cells: Sequence[Cell]) -> dict[tuple[str, str], SchemeRow]:
     return {(repr(sorted(cell.values.items())), row.scheme): row for cell in cells for row in cell.rows}
 
 
-def _compare(cell: str, scheme: str, old: SchemeRow | None, new: SchemeRow | None) -> Change:
+def _compare(cell: str, scheme: str, old: SchemeRow | None, new: SchemeRow | None, rate: int) -> Change:
     row = new or old
     assert row is not None
-    change = Change(row.runs[0].run.cell, scheme, old, new, _resolve_fate(old, new))
+    change = Change(row.runs[0].run.cell, scheme, old, new, _resolve_fate(old, new), rate=rate)
     if change.fate != "compared" or old is None or new is None:
         return change
     logs = [
-        [math.log(value) for run in row.counted if (value := run.samples_per_s) and value > 0 and is_usable(value)]
+        [math.log(value) for run in row.counted if (value := run.rates[rate]) and value > 0 and is_usable(value)]
         for row in (new, old)
     ]
     speed = welch(*logs) if all(logs) else None

@@ -10,9 +10,10 @@ from typing import Any
 
 from hpcbench.present.document import Column, Entry, Field, Tone
 from hpcbench.present.notation import DisplayUnit, between, estimate, loss_interval, name, significant, speed_interval
-from hpcbench.report.compare import SchemeRow
+from hpcbench.report.compare import SchemeRow, choose_common_rate
+from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities import Quantity, make_fields
-from hpcbench.report.quantities.speed import SAMPLES, STEP_SECONDS
+from hpcbench.report.quantities.speed import RATES, STEP_SECONDS
 from hpcbench.report.statistics import Interval
 
 SCHEME = Column(
@@ -38,9 +39,11 @@ def make_columns(
     )
 
 
-def make_samples_column(rows: Sequence[SchemeRow]) -> Field[SchemeRow]:
-    """Make the samples/s column. An asterisk marks incomplete runs."""
-    ((column, entry),) = make_columns([SAMPLES], rows, group=0)
+def make_rate_column(rows: Sequence[SchemeRow], rate: int | None = None) -> Field[SchemeRow]:
+    """Make the column of the speed, by default of the rate that the rows have. An asterisk marks incomplete runs."""
+    index = choose_common_rate(rows) if rate is None else rate
+    gpu = any(is_gpu(run.run) for row in rows for run in row.runs)
+    ((column, entry),) = make_columns([RATES[index]], rows, gpu=gpu, group=0)
 
     def add_star(row: SchemeRow) -> Entry:
         return replace(entry(row), shown=f"{entry(row).shown}*") if row.partial else entry(row)
@@ -95,7 +98,7 @@ class IntervalColumn:
 SPEED = IntervalColumn(
     "speed_ratio",
     CHANGE,
-    "Samples/s divided by the baseline's in the same pairing, with its interval.",
+    "Speed (work per second) divided by the baseline's in the same pairing, with its interval.",
     lambda row: row.speed,
     speed_interval,
     "speed_pairs",

@@ -4,7 +4,7 @@ Only runs with the same pairing and the same transport are compared. Runs of a p
 allocation. All compared runs must have completed, and no run of their scheme may have diverged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ from hpcbench.report.evidence import Evidence, Findings, decide, gather, index_b
 from hpcbench.report.findings import Loss, LossFinding, Speed, SpeedFinding
 from hpcbench.report.kinds import SchemeKind, resolve_kind
 from hpcbench.report.measures import Measures, select_completed, select_counted
+from hpcbench.report.pace import choose_rate
 from hpcbench.report.quantities.speed import LOSS_VALID, MODEL_FLOPS, SAMPLES, TOKENS
 from hpcbench.report.quantities.traffic import CODED, WIRE
-from hpcbench.report.statistics import Interval, geometric_interval, is_usable
+from hpcbench.report.statistics import Interval, average_known_geometrically, geometric_interval, is_usable
 from hpcbench.report.traffic import Unknown
 from hpcbench.report.transport import separate_transports
 from hpcbench.report.verdicts import NO_BASELINE, NO_PAIR, Outcome, describe_verdict, resolve_verdict
@@ -89,6 +90,10 @@ class SchemeRow:
         """Runs that the numbers are computed from. If no run completed, these are the runs with a known speed."""
         return select_counted(self.runs)
 
+    def average_rate(self, index: int) -> float | None:
+        """Return the geometric mean of one of the `Rates` over the counted runs."""
+        return average_known_geometrically(run.rates[index] for run in self.counted)
+
     @property
     def speed_shown(self) -> Speed | None:
         """Finding about the speed, or None if no pair exists."""
@@ -103,6 +108,11 @@ class SchemeRow:
     def loss_margin(self) -> float | None:
         """Largest loss difference that is ignored, or None if no pair exists."""
         return self.loss.margin if self.loss else None
+
+
+def choose_common_rate(rows: Iterable[SchemeRow]) -> int:
+    """Return the index of the rate that shows the speeds of several schemes (see `choose_rate`)."""
+    return choose_rate([run.rates for row in rows for run in row.counted])
 
 
 @dataclass(frozen=True)

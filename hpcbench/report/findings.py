@@ -6,12 +6,12 @@ of its question. This level is the share assigned by `hpcbench.report.hierarchy`
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeVar
 
-from hpcbench.report.hierarchy import LEVEL, Chain, Question, ask_family
+from hpcbench.report.hierarchy import LEVEL, Question
 from hpcbench.report.looks import compute_level_part, find_next_look
 from hpcbench.report.statistics import Interval, Mean, estimate_mean, exponentiate
 
@@ -24,8 +24,6 @@ Loss = Literal["better", "no worse", "worse", "inconclusive"]
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[tuple[float, float]]
 """Values of a scheme and of its comparison scheme, for one or more pairs of runs."""
-Family = Mapping[Key, Values]
-"""Values keyed by scheme or pair of schemes."""
 
 
 @dataclass(frozen=True)
@@ -238,20 +236,6 @@ class LossTest:
         if finding(None).shown != INCONCLUSIVE:
             return finding(None)
         return finding(_find_enough(mean, (abs(margin - abs(mean.estimate)), share)))
-
-
-def compare_speeds(family: Family[Key], margin: float) -> dict[Key, SpeedFinding]:
-    """Compare speeds as one family (Holm), for a single look at a number of pairs that was fixed in advance."""
-    tests = {key: SpeedTest.of(values, margin) for key, values in family.items()}
-    parts = {key: compute_level_part(test.mean.count) for key, test in tests.items()}
-    questions = {key: test.question for key, test in tests.items()}
-    chains = {
-        key: Chain(Question(question.side * parts[key], question.complete * parts[key]))
-        for key, question in questions.items()
-        if question is not None
-    }
-    shares = ask_family(chains, LEVEL)
-    return {key: test.finding(shares[key].speed / parts[key] if key in shares else 0.0) for key, test in tests.items()}
 
 
 def compute_margin(values: Values, part: float, *, of_both: bool = False) -> float:

@@ -17,6 +17,7 @@ from hpcbench.console import span
 from hpcbench.contract.state import OPEN, JobSummary, State
 from hpcbench.contract.text import make_printable
 from hpcbench.present.notation import loss, significant
+from hpcbench.report.pace import UNITS
 
 _POLL = 0.5
 """Seconds between polls. Frequent polls would disturb training that runs on the same cores."""
@@ -146,7 +147,7 @@ def render(runs: list[RunProgress], elapsed: float, left: float | None, height: 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("run", "state"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
-    for name in ("step", "loss", "samples/s", "left"):
+    for name in ("step", "loss", "speed", "left"):
         table.add_column(name, justify="right", no_wrap=True)
     shown = _choose(runs, max(height - 4, 4))
     explained = [run for run in shown if run.verdict.reason and run.state not in ("completed", "running", "suspended")]
@@ -167,7 +168,7 @@ def render(runs: list[RunProgress], elapsed: float, left: float | None, height: 
             Text(run.state, style=_STYLES.get(run.state, "red")),
             "-" if run.state == "pending" else steps,
             loss(final),
-            significant(run.samples_per_s),
+            _describe_speed(run),
             span(run.left),
         )
     hidden = len(runs) - len(shown)
@@ -188,8 +189,12 @@ def _describe_reason(run: RunProgress) -> str:
 
 
 def _describe_progress(run: RunProgress) -> str:
-    speed = significant(run.samples_per_s)
-    return f"step {run.step}/{run.steps}, loss {loss(run.loss)}, {speed} samples/s, {span(run.left)} left"
+    return f"step {run.step}/{run.steps}, loss {loss(run.loss)}, {_describe_speed(run)}, {span(run.left)} left"
+
+
+def _describe_speed(run: RunProgress) -> str:
+    rates = [f"{significant(rate)} {unit}" for rate, unit in zip(run.rates, UNITS, strict=False) if rate]
+    return rates[0] if rates else "-"
 
 
 def _choose(runs: list[RunProgress], height: int) -> list[RunProgress]:

@@ -156,7 +156,7 @@ def select_completed(runs: Iterable[Measures]) -> list[Measures]:
 
 def select_counted(runs: Sequence[Measures]) -> list[Measures]:
     """Return the runs used for a scheme's numbers: the completed runs or, if there are none, the runs with a speed."""
-    return select_completed(runs) or [run for run in runs if run.samples_per_s]
+    return select_completed(runs) or [run for run in runs if any(run.rates)]
 
 
 def is_gpu(run: RunResult) -> bool:

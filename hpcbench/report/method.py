@@ -13,7 +13,8 @@ from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import pair_runs
 from hpcbench.report.hierarchy import LEVEL
 from hpcbench.report.looks import LOOKS
-from hpcbench.report.measures import Measures
+from hpcbench.report.measures import Measures, select_completed
+from hpcbench.report.pace import choose_rate
 from hpcbench.report.statistics import CONFIDENCE, is_usable
 from hpcbench.report.verdicts import NOT_FASTER, WORSE_SLOWER
 
@@ -90,11 +91,9 @@ def list_odd_baselines(base: Sequence[Measures]) -> list[tuple[str, float]]:
     Such a pair still compares two runs in the same allocation, but its result may differ from the results of other
     pairs.
     """
-    speeds = {
-        make_printable(run.run.pairing, 40): run.samples_per_s
-        for run in base
-        if run.run.state == "completed" and _is_positive(run.samples_per_s)
-    }
+    completed = select_completed(base)
+    rate = choose_rate([run.rates for run in completed])
+    speeds = {make_printable(run.run.pairing, 40): speed for run in completed if _is_positive(speed := run.rates[rate])}
     far = compute_robust_deviations([math.log(speed) for speed in speeds.values()])
     middle = median(speeds.values()) if speeds else 0.0
     ratios = {pairing: speed / middle for pairing, speed in speeds.items()}

@@ -20,6 +20,9 @@ Rates = tuple[float | None, ...]
 For otherwise identical runs, the ratio of their speeds is the same for each of these rates.
 """
 _RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank")
+UNITS = ("samples/s", "tokens/s", "tokens/s/rank", "steps/s")
+"""Units of `Rates`."""
+_NONE = None, None, None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Pace:
         return self.samples_per_s, self.tokens_per_s, self.tokens_per_s_per_rank, steps
 
 
+def choose_rate(rates: Sequence[Rates]) -> int:
+    """Return the index of the first rate that all runs provide, or of the rate that most of them provide."""
+    return max(range(len(UNITS)), key=lambda index: sum(of_run[index] is not None for of_run in rates))
+
+
 def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = None) -> Pace:
     """Compute the speed over the counted steps, optionally restricted to `steps`.
 
@@ -53,7 +61,8 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
     are used or, if these are missing, the batch size in the step lines.
     """
     first = rests_on.first
-    seconds, middle, late, latest = compute_step_times(log, first, steps).values()
+    times, seconds = read_step_times(log, first, steps), _compute_mean_time(log, first, steps)
+    middle, late, latest = (median(times), *(_compute_percentile(times, part) for part in (95, 99))) if times else _NONE
     samples = rests_on.batch / seconds if rests_on.batch and seconds else None
     if samples is None:
         samples = compute_mean_rate(log, "samples_per_s", first, steps)
@@ -66,13 +75,6 @@ def compute_pace(log: RunLog, rests_on: Basis, steps: Container[float] | None = 
     per_rank = tokens / rests_on.ranks if tokens and rests_on.ranks else compute_mean_rate(log, _RATES[2], first, steps)
     unevenness = _compute_unevenness(log, first, seconds, middle)
     return Pace(samples, tokens, per_rank, seconds, middle, late, unevenness, latest)
-
-
-def compute_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> dict[str, float | None]:
-    """Return mean and percentiles of the step times from step `first` on, or None if no times are known."""
-    times = read_step_times(log, first, steps)
-    tail = {f"p{percent}": _compute_percentile(times, percent) if times else None for percent in (95, 99)}
-    return {"mean": _compute_mean_time(log, first, steps), "p50": median(times) if times else None, **tail}
 
 
 def read_step_times(log: RunLog, first: int, steps: Container[float] | None = None) -> list[float]:

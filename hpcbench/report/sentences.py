@@ -49,7 +49,10 @@ LOSS_WITHOUT_MEANING = "whose loss is not informative (see below)"
 # Schemes by verdict.
 WORSE_LOSS = "Faster, but at a worse loss: {schemes}."
 UNSTEADY_LOSS = "Faster, with a loss that is no worse on average only: {schemes}."
-NO_LOSS = "Faster, but without a validation loss to compare: {schemes}."
+NO_LOSS = (
+    "Faster, but without a validation loss to compare: {schemes}. To compare losses, let the program print its "
+    "validation loss."
+)
 NOT_FASTER = "Not faster: {schemes}."
 AS_FAST = "As fast as the baseline, within {margin:.0f} %: {schemes}."
 TOO_FEW_REPEATS = "Inconclusive, because there are too few repeats: {schemes}. {advice}"

@@ -118,14 +118,14 @@ class TimeSplit:
 def read_channels(log: RunLog, ranks: int | None, *, has_wire_bytes: bool) -> tuple[TrafficSum, ...]:
     """Return the traffic of each channel from the ``traffic`` event.
 
-    The list is empty if the number of ranks is unknown.
+    The list is empty if the number of steps or ranks is unknown, unless the event contains no waiting times.
 
     If `has_wire_bytes` is False, wire bytes are unknown, because the MPI library may have compressed data.
     """
     rows, steps = log.read_event(events.TrafficTotals).channels, len(find_window(log))
-    if not rows or not steps or not ranks:
+    shares = steps * (ranks or 0)
+    if not rows or (not shares and has_times(log)):
         return ()
-    shares = steps * ranks
     return tuple(_read_channel(row, shares, has_wire_bytes=has_wire_bytes) for row in rows if row.dimension is not None)
 
 
@@ -194,7 +194,7 @@ def _read_channel(row: events.ChannelTraffic, shares: int, *, has_wire_bytes: bo
 
     def read_seconds(name: str) -> float:
         seconds = getattr(row, name)
-        return seconds / shares if seconds is not None and isfinite(seconds) else 0.0
+        return seconds / shares if shares and seconds is not None and isfinite(seconds) else 0.0
 
     to_code = read_count("message_bytes") if row.codec not in (None, "none") else 0
     coded: int | Unknown = min(read_count("coded_bytes"), to_code)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.problems import FieldPath, Locator
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Scalar
 from hpcbench.errors import UserError
@@ -38,21 +38,12 @@ class ExpandedRun:
     clash: str | None
     """Warning if another source defines a scheme with the same name, or None."""
     size: Size
-    where: Callable[[FieldPath], str]
-    """Function that returns the ``file:line`` of a study path in this cell."""
+    where: Locator
+    """Locations of the study's values in this cell."""
 
 
 def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[ExpandedRun]:
     """Return all runs of the study on a site, ordered by repeat, then cell, then scheme.
-
-    Parameters
-    ----------
-    loaded
-        Study to expand.
-    capacity
-        Capacity of the site.
-    offer
-        Schemes added by the site.
 
     Raises
     ------
@@ -86,7 +77,7 @@ def expand(loaded: Loaded, capacity: Capacity, offer: Offer = NOTHING) -> list[E
 def _first(
     cell: Cell,
     study: AnyStudy,
-    where: Callable[[FieldPath], str],
+    where: Locator,
     capacity: Capacity,
     offer: Offer,
     cell_of: dict[str, dict[str, Scalar]],
@@ -112,7 +103,7 @@ def _word(key: str, value: Scalar) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", f"{key.rpartition('.')[2]}{value}").replace("..", "_")
 
 
-def _where(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], str]:
+def _where(cell: Cell, document: YamlDocument) -> Locator:
     varied = {split_key(key): choice.path for key, choice in cell.items()}
 
     def where(path: FieldPath) -> str:
@@ -136,7 +127,7 @@ def _writes(cell: Cell, document: YamlDocument) -> Callable[[FieldPath], bool]:
     return writes
 
 
-def _variant(cell: Cell, loaded: Loaded, where: Callable[[FieldPath], str]) -> AnyStudy:
+def _variant(cell: Cell, loaded: Loaded, where: Locator) -> AnyStudy:
     """Apply the values of a cell to the study."""
     data: dict[str, Any] = {key: value for key, value in loaded.document.data.items() if key != "matrix"}
     for key in sorted(cell, key=lambda key: key.count(".")):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.problems import FieldPath, Locator
 from hpcbench.contract.scheme import Scheme
 from hpcbench.contract.section import Misfit
 from hpcbench.contract.traffic import TrafficSettings, find_content, list_live_traffic
@@ -43,7 +43,7 @@ class IdleSettings:
         layout: Layout,
         *,
         writes: Callable[[FieldPath], bool],
-        where: Callable[[FieldPath], str],
+        where: Locator,
     ) -> None:
         """Add a cell.
 
@@ -51,12 +51,8 @@ class IdleSettings:
         ----------
         study
             Study with the cell's values, before the scheme's optimizer is applied.
-        scheme, layout
-            Scheme and layout of the cell's runs.
         writes
             Function that returns whether a setting is explicit, not from a preset or default.
-        where
-            Function that returns the ``file:line`` of a study path.
         """
         idle = dict(_idle(study, scheme, layout))
         for path in _CAN_BE_IDLE:
@@ -68,13 +64,7 @@ class IdleSettings:
                     self._uses[key] = _Use(where(path), misfit)
 
     def check(self) -> None:
-        """Refuse a setting that changes nothing in any run.
-
-        Raises
-        ------
-        UserError
-            A setting changes nothing. The message contains the location, reason, and remedy.
-        """
+        """Refuse a setting that changes nothing in any run."""
         for (path, _), use in self._uses.items():
             if use.idle is not None:
                 name = ".".join(map(str, path))

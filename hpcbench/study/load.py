@@ -1,14 +1,13 @@
 """Loading and validation of study files with `--set` options."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from hpcbench.contract.problems import FieldPath, make_user_error, show
+from hpcbench.contract.problems import FieldPath, Locator, make_user_error, show
 from hpcbench.contract.program import Program
 from hpcbench.errors import UserError
 from hpcbench.study import presets
@@ -32,8 +31,6 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
 
     Parameters
     ----------
-    path
-        Path of the study file.
     sets
         Options ``a.b=value``. The value is parsed as YAML.
 
@@ -54,15 +51,8 @@ def load_study(path: Path, sets: list[str] | None = None) -> Loaded:
     return Loaded(study, document, sets or [])
 
 
-def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStudy:
+def validate(data: dict[str, Any], where: Locator) -> AnyStudy:
     """Validate a study of hpcbench's own engine or of another program.
-
-    Parameters
-    ----------
-    data
-        Content of the study file.
-    where
-        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
@@ -85,7 +75,7 @@ def validate(data: dict[str, Any], where: Callable[[FieldPath], str]) -> AnyStud
     return study
 
 
-def _check_seed(program: Program, where: Callable[[FieldPath], str]) -> None:
+def _check_seed(program: Program, where: Locator) -> None:
     """Refuse a seed that is not passed to the program. A default seed is accepted, because it only numbers repeats."""
     if program.seed != Program.model_fields["seed"].default and not program.uses("seed"):
         raise UserError(

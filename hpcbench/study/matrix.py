@@ -151,13 +151,7 @@ def _choices(
 
 
 def check_key(key: str, study: AnyStudy, where: str) -> None:
-    """Refuse a matrix key that must not vary.
-
-    Raises
-    ------
-    UserError
-        The key must not vary. The message suggests a similar key, if any.
-    """
+    """Refuse a matrix key that must not vary."""
     if isinstance(study, ProgramStudy):
         names = [*OF_PROGRAMS, *(f"program.values.{name}" for name in study.program.values)]
         if key not in names:

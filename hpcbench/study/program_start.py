@@ -12,13 +12,7 @@ _TORCHRUN = "--nnodes {nodes} --node-rank {node_rank} --master-addr {host} --mas
 
 
 def find_start_fault(program: Program, nodes: int) -> str | None:
-    """Return the reason why the command would start a wrong number of ranks, or None.
-
-    Parameters
-    ----------
-    nodes
-        Number of nodes of the run.
-    """
+    """Return the reason why the command would start a wrong number of ranks, or None."""
     arguments = _skip_variables(shlex.split(program.command))
     starter = _find_starter(arguments)
     if starter is None:

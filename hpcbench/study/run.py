@@ -34,16 +34,6 @@ def run_file(
 
     Parameters
     ----------
-    run
-        Run to convert.
-    site
-        Name of the site.
-    threads
-        Number of threads per rank.
-    oversubscribe
-        Whether ranks may share cores.
-    device
-        ``cpu`` or ``cuda``.
     base
         Base directory of relative paths in `data.path`, `data.tokenizer` and `links`.
     shape

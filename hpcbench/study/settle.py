@@ -1,14 +1,10 @@
 """Training settings of a run: study settings, the scheme's optimizer, and dependent values."""
 
-from collections.abc import Callable
-
 from hpcbench.contract import rules
 from hpcbench.contract.call_treatment import explain_undecidable
-from hpcbench.contract.gradient_fit import find_average_misfit, find_difference_misfit, find_low_rank_misfit
-from hpcbench.contract.mixed_widths import find_width_misfit
-from hpcbench.contract.problems import FieldPath
-from hpcbench.contract.sample_fit import find_sample_misfit
+from hpcbench.contract.problems import FieldPath, Locator
 from hpcbench.contract.scheme import Scheme
+from hpcbench.contract.scheme_fit import explain_scheme_misfit
 from hpcbench.contract.traffic import TrafficSettings, list_possible_traffic
 from hpcbench.contract.training import Train, find_optimizer_misfit
 from hpcbench.errors import UserError
@@ -17,17 +13,8 @@ from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
 from hpcbench.study.size import Capacity, Size
 
 
-def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]) -> Train:
+def settle_train(train: Train, scheme: Scheme, where: Locator) -> Train:
     """Return the training settings for a scheme, including values that depend on the optimizer.
-
-    Parameters
-    ----------
-    train
-        Training settings of the study.
-    scheme
-        Scheme, which may set the optimizer.
-    where
-        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
@@ -44,7 +31,7 @@ def settle_train(train: Train, scheme: Scheme, where: Callable[[FieldPath], str]
     return settings
 
 
-def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
+def check_rules(study: Study, scheme: Scheme, size: Size, where: Locator) -> None:
     """Check that the scheme's rules are compatible with the run's training settings.
 
     Parameters
@@ -91,29 +78,14 @@ def check_rules(study: Study, scheme: Scheme, size: Size, where: Callable[[Field
     if crowded:
         place, field = _place_of(None, study, where, "algorithm")
         raise UserError(f"{place}: {field}: scheme {name}: {crowded}")
-    unequal = (
-        rules.find_schedule_misfit(scheme, train)
-        or find_low_rank_misfit(scheme, train)
-        or find_width_misfit([rule.mixed_bits for rule in scheme.rules], train)
-        or find_average_misfit(scheme, train)
-        or find_sample_misfit(scheme, train, study.data, size.layout)
-        or find_difference_misfit(scheme, train)
-        or rules.explain_wrong_gradients(scheme, setting)
-        or rules.explain_drifting_copies(scheme, setting)
-    )
+    unequal = explain_scheme_misfit(scheme, setting, study.data)
     if unequal:
         place, field = _place_of(None, study, where)
         raise UserError(f"{place}: {field}: scheme {name}: {unequal}")
 
 
-def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callable[[FieldPath], str]) -> None:
-    """Check before submission that the site's device supports the scheme.
-
-    Raises
-    ------
-    UserError
-        The scheme requires a feature that exists only on CPUs.
-    """
+def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Locator) -> None:
+    """Check before submission that the site's device supports the scheme."""
     refused = rules.find_gpu_obstacle(scheme) if capacity.device != "cpu" else None
     if refused is None:
         return
@@ -125,15 +97,8 @@ def check_device(study: Study, scheme: Scheme, capacity: Capacity, where: Callab
     )
 
 
-def check_program(study: ProgramStudy, scheme: Scheme, size: Size, where: Callable[[FieldPath], str]) -> None:
-    """Check that another program starts the right number of ranks, and that the scheme is applicable to it.
-
-    Raises
-    ------
-    UserError
-        The command would start a wrong number of ranks, or the rules need information that a program's calls do not
-        contain.
-    """
+def check_program(study: ProgramStudy, scheme: Scheme, size: Size, where: Locator) -> None:
+    """Check that another program starts the right number of ranks, and that the scheme is applicable to it."""
     if fault := find_start_fault(study.program, size.nodes):
         raise UserError(f"{where(('program', 'command'))}: program.command: {fault}")
     reason = explain_undecidable(scheme)
@@ -152,7 +117,7 @@ def idle_rules(study: AnyStudy, scheme: Scheme, size: Size) -> list[str]:
     return rules.list_idle_rules(scheme, TrafficSettings(size.layout, study.train, study.model.tied))
 
 
-def _place_of(k: int | None, study: AnyStudy, where: Callable[[FieldPath], str], key: str = "") -> tuple[str, str]:
+def _place_of(k: int | None, study: AnyStudy, where: Locator, key: str = "") -> tuple[str, str]:
     """Return the location of rule `k`, or of another `key` of the scheme, and the field name.
 
     If another file defines the scheme, the location of the scheme's name is returned.

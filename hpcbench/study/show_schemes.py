@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from hpcbench.contract.problems import show, suggest
-from hpcbench.contract.process_changes import describe_changes
+from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.study import presets
 from hpcbench.study.systems import SystemPreset, read_systems
@@ -17,7 +17,7 @@ def show_schemes() -> None:
     width = max(map(len, [*names, *read_systems()]))
     typer.echo("Schemes of hpcbench, for all studies and `hpcbench run`:")
     for name in names:
-        typer.echo(f"  {name:{width}s}  {_summarize(presets.read_table('schemes')[name])}")
+        typer.echo(f"  {name:{width}s}  {summarize(presets.read_table('schemes')[name])}")
     typer.echo(
         "\nSystems of other projects, for studies of a program (`hpcbench schemes NAME` shows requirements and limits):"
     )
@@ -27,25 +27,18 @@ def show_schemes() -> None:
 
 
 def show_scheme(name: str) -> None:
-    """Print details of a preset.
-
-    Raises
-    ------
-    UserError
-        The preset does not exist.
-    """
+    """Print details of a preset."""
     systems = read_systems()
     if name in systems:
         _show_system(systems[name])
     elif presets.is_scheme(name):
-        typer.echo(_summarize(presets.scheme(name)))
+        typer.echo(summarize(presets.scheme(name)))
     else:
         near = suggest(name, [*presets.schemes(), *systems])
         raise UserError(f"schemes: {show(name)} is unknown{near}: list all names with `hpcbench schemes`")
 
 
 def _show_system(preset: SystemPreset) -> None:
-    changes = _describe_changes(preset.scheme)
     for label, text in (
         ("title", preset.title),
         ("source", preset.source),
@@ -53,22 +46,13 @@ def _show_system(preset: SystemPreset) -> None:
         ("needs", preset.needs),
         ("limits", preset.limits),
         ("checked", preset.checked),
-        ("sets", changes or "-"),
+        ("sets", Scheme.model_validate(preset.scheme).process_changes or "-"),
         ("add in the study", ", ".join(preset.asks) or "-"),
     ):
         typer.echo(f"{label:16s}  {text}")
 
 
-def _describe_changes(fields: dict[str, Any]) -> str:
-    return describe_changes(
-        environment=fields.get("environment", {}),
-        arguments=fields.get("arguments", ""),
-        preload=fields.get("preload"),
-        setup=fields.get("setup", ()),
-    )
-
-
-def _summarize(fields: dict[str, Any]) -> str:
+def summarize(fields: dict[str, Any]) -> str:
     """Summarize the algorithm and codecs of a scheme."""
     if fields["algorithm"] == "native":
         return "uncompressed, with the collectives of the library"

@@ -1,10 +1,9 @@
 """Number and placement of a run's ranks. Sizes that do not divide evenly are refused before submission."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcbench.contract.layout import Layout, balance_stages, find_batch_misfit, find_model_misfit
-from hpcbench.contract.problems import FieldPath
+from hpcbench.contract.problems import FieldPath, Locator
 from hpcbench.contract.synchrony import find_server_misfit, find_stream_misfit
 from hpcbench.errors import UserError
 from hpcbench.study.schema import AnyStudy, ProgramStudy, Study
@@ -34,17 +33,8 @@ class Size:
     layout: Layout
 
 
-def resolve(study: AnyStudy, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
+def resolve(study: AnyStudy, capacity: Capacity, where: Locator) -> Size:
     """Resolve the sizes of a run on a site.
-
-    Parameters
-    ----------
-    study
-        Study with the values of a cell.
-    capacity
-        Capacity of the site.
-    where
-        Function that returns the ``file:line`` of a study path.
 
     Raises
     ------
@@ -84,7 +74,7 @@ def _explain_dp(study: Study, size: Size, capacity: Capacity) -> str:
     )
 
 
-def _place(study: Study, capacity: Capacity, where: Callable[[FieldPath], str]) -> Size:
+def _place(study: Study, capacity: Capacity, where: Locator) -> Size:
     layout = study.layout
     part = layout.cp * layout.tp * layout.pp
     names = ("cp", "tp", "pp") if layout.cp > 1 else ("tp", "pp")

@@ -13,18 +13,21 @@ from hpcbench import __version__
 from hpcbench.batch.sites.load_site import load_site, offer
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.lock import locked
+from hpcbench.contract.scheme import Scheme
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.present.results import check_output, resolve_suffix
 from hpcbench.study.expand import ExpandedRun, expand
+from hpcbench.study.find_scheme import NOTHING, find_scheme
 from hpcbench.study.load import Loaded, load_study
 from hpcbench.study.schema import ProgramStudy, SchemeEntry
 from hpcbench.tune.candidates import CONTROLS, DIMENSIONS, choose_run, make_scheme
 from hpcbench.tune.programs import SCHEME, diagnose_traces, list_names, plan_program
 from hpcbench.tune.prune import SearchPlan, plan_study
+from hpcbench.tune.race import SchemeChoice
 from hpcbench.tune.results import Tuned, write_scheme
 from hpcbench.tune.rounds import RoundResult, list_sets, run_round
-from hpcbench.tune.search import SearchLimits, search
+from hpcbench.tune.search import SearchLimits, find_next, search
 from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import load_state
 
@@ -83,6 +86,10 @@ def tune(study: Path, options: TuneOptions) -> int:
     run = choose_run(runs, loaded)
     plan = make_plan(runs, run, site, study.parent, options, budget)
     schemes = {each: entry for each in plan.combinations if (entry := _define(each, plan)) is not None}
+    definitions: dict[str, Scheme] = {each.scheme_name: each.scheme for each in runs} | dict(schemes)
+    presets = (each for each in plan.combinations if each not in definitions)
+    definitions |= {each: find_scheme(each, {}, NOTHING, "tune")[0] for each in presets}
+    named = loaded.study.study, site.site
     rules = RaceRules(loaded.study.baseline.scheme, budget, lossless=plan.lossless)
     limits = SearchLimits(options.max_runs, options.node_hours if options.node_hours is not None else float("inf"))
     texts = [__version__, loaded.document.text.hex(), list(options.sets), document.text.hex(), budget]
@@ -92,8 +99,10 @@ def tune(study: Path, options: TuneOptions) -> int:
     directory = (options.out or Path(site.work or ".") / "results" / f"{loaded.study.study}-tune").absolute()
     if options.dry_run:
         state = load_state(directory, digest)
-        planned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, None, schemes)
-        planned.show(form, options.output)
+        step = find_next(plan, rules, limits, state)
+        done, upcoming = (step, None) if isinstance(step, SchemeChoice) else (None, step)
+        done = done if state.rounds else None
+        Tuned(*named, plan, rules, state, limits, done, schemes, definitions, upcoming).show(form, options.output)
         return 0
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
@@ -106,14 +115,14 @@ def tune(study: Path, options: TuneOptions) -> int:
     with locked(directory):
         state = load_state(directory, digest)
         choice = search(plan, rules, limits, state, directory, run_one, lambda line: console.print(line, markup=False))
-        tuned = Tuned(loaded.study.study, site.site, plan, rules, state, limits, choice, schemes)
+        tuned = Tuned(*named, plan, rules, state, limits, choice, schemes, definitions)
         if choice is None:
             console.print(
                 f"{shown_path(directory)}: the search is not finished: run the same command again to continue",
                 markup=False,
             )
             return 1
-        write_scheme(directory, choice.scheme, schemes, runs)
+        write_scheme(directory, choice.scheme, definitions[choice.scheme])
         tuned.save((directory / "tuned.html", directory / "tuned.json"))
     tuned.show(form, options.output)
     console.print(

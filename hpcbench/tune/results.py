@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from hpcbench.contract.scheme import Scheme
 from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import Interval, figure_column, percent, text_column
 from hpcbench.present.results import Results
-from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.schema import SchemeEntry
+from hpcbench.study.show_schemes import summarize
+from hpcbench.tune.choose import Combination
 from hpcbench.tune.prune import PrunedOption, SearchPlan
 from hpcbench.tune.race import SchemeChoice
 from hpcbench.tune.search import SearchLimits
@@ -25,14 +26,8 @@ WIDEST = 3.0
 """Log ratio beyond which an interval bound is uninformative."""
 
 
-def write_scheme(directory: Path, name: str, schemes: Mapping[str, SchemeEntry], runs: Sequence[ExpandedRun]) -> Path:
+def write_scheme(directory: Path, name: str, scheme: Scheme) -> Path:
     """Write the chosen scheme to ``NAME.yaml`` for ``hpcbench run --scheme``, and return the path."""
-    definitions: dict[str, Scheme] = {run.scheme_name: run.scheme for run in runs} | dict(schemes)
-    scheme = definitions.get(name)
-    if scheme is None:
-        from hpcbench.study.find_scheme import NOTHING, find_scheme
-
-        scheme, _ = find_scheme(name, {}, NOTHING, "tune")
     fields: dict[str, Any] = json.loads(scheme.model_dump_json(exclude_defaults=True))
     path = directory / f"{name}.yaml"
     path.write_text(json.dumps({"algorithm": scheme.algorithm, **fields}, indent=1) + "\n", encoding="utf-8")
@@ -51,6 +46,11 @@ class Tuned(Results):
     limits: SearchLimits
     choice: SchemeChoice | None
     schemes: Mapping[str, SchemeEntry]
+    """Schemes that neither the study nor a preset defines."""
+    definitions: Mapping[str, Scheme] = field(default_factory=dict)
+    """All schemes of the plan."""
+    upcoming: RoundRecord | None = None
+    """Round that the next command runs or continues, in a dry run."""
 
     def document(self, *, figures: bool = False) -> Document:
         """Return the tables and the answer."""
@@ -59,7 +59,7 @@ class Tuned(Results):
             Sentences(tuple(self.list_answers())),
             _tabulate_standings(self.standings),
             _tabulate_rounds(self.state.rounds),
-            _tabulate_plan(self.plan),
+            _tabulate_plan(self.plan, self.definitions),
             _tabulate_pruned(self.plan.pruned),
             Sentences(tuple(self.plan.notes), "warning"),
         )
@@ -86,6 +86,12 @@ class Tuned(Results):
             )
         else:
             lines.append(f"Plan: at most {self.limits.runs} runs.")
+        if self.upcoming is not None:
+            number = 1 + len(self.state.completed)
+            lines.append(
+                f"Next: round {number} ({self.upcoming.phase}) runs {', '.join(self.upcoming.schemes)} with one seed, "
+                f"and compares their speeds and losses with those of {self.rules.baseline}."
+            )
         lines.append(f"Spent: {spent}; {len(self.plan.combinations)} schemes were candidates.")
         if self.choice is not None and (definition := self.schemes.get(self.choice.scheme)) is not None:
             content = definition.model_dump_json(exclude_defaults=True)
@@ -111,6 +117,7 @@ class Tuned(Results):
             "pruned": [asdict(each) for each in self.plan.pruned],
             "standings": [] if standings is None else [_describe(each, standings) for each in _rank(standings)],
             "rounds": [asdict(each) for each in self.state.rounds],
+            "next_round": [] if self.upcoming is None else self.upcoming.schemes,
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -212,18 +219,27 @@ def _tabulate_rounds(rounds: Sequence[RoundRecord]) -> Table | None:
     return tabulate("rounds", "Rounds", numbered, fields)
 
 
-def _tabulate_plan(plan: SearchPlan) -> Table | None:
-    if plan.best_gain is None:
-        return None
+def _tabulate_plan(plan: SearchPlan, definitions: Mapping[str, Scheme]) -> Table | None:
     ranked = sorted(plan.combinations.items(), key=lambda item: item[1].seconds)
-    fields: list[Field[tuple[str, Any]]] = [
+    fields: list[Field[tuple[str, Combination]]] = [
         text_column("scheme", lambda item: item[0]),
+        text_column("messages", lambda item: _summarize(definitions[item[0]]) if item[0] in definitions else ""),
+    ]
+    if plan.best_gain is None:
+        return tabulate("candidates", "Candidates", ranked, fields)
+    fields += [
         figure_column("predicted gain", lambda item: 1 / (1 + item[1].seconds) - 1, percent),
         figure_column("estimated loss", lambda item: item[1].loss, lambda value: f"{100 * value:+.3f} %"),
     ]
     slower = len(ranked) - MOST_SHOWN
     notes = [f"{slower} slower candidates are left out."] if slower > 0 else []
     return tabulate("candidates", "Candidates", ranked[:MOST_SHOWN], fields, notes=notes)
+
+
+def _summarize(scheme: Scheme) -> str:
+    rules = [rule.model_dump(exclude_defaults=True) for rule in scheme.rules]
+    codecs = summarize({"algorithm": scheme.algorithm, "default": scheme.default, "rules": rules})
+    return "; ".join(filter(None, (codecs, scheme.process_changes)))
 
 
 def _tabulate_pruned(pruned: Sequence[PrunedOption]) -> Table | None:

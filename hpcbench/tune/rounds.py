@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcbench.batch.find_submission import list_submissions
 from hpcbench.batch.resume import left
 from hpcbench.batch.retry import retry
 from hpcbench.batch.submit import Options, submit
 from hpcbench.batch.tracking.ledger import Ledger
 from hpcbench.batch.tracking.track import Tracked, track
-from hpcbench.batch.write_submission import list_submissions
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import load
 from hpcbench.contract.state import State

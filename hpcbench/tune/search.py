@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcbench.tune.belief import Belief, Uncertainty
 from hpcbench.tune.prune import SearchPlan
-from hpcbench.tune.race import Phase, SchemeChoice, decide
+from hpcbench.tune.race import SchemeChoice, decide
 from hpcbench.tune.rounds import RoundResult
 from hpcbench.tune.standings import RaceRules
 from hpcbench.tune.state import RoundRecord, SearchState
@@ -37,6 +37,21 @@ def make_belief(plan: SearchPlan, rules: RaceRules) -> Belief:
     return Belief(plan.options, plan.combinations, rules.baseline, rules.loss_budget, uncertainty)
 
 
+def find_next(
+    plan: SearchPlan, rules: RaceRules, limits: SearchLimits, state: SearchState
+) -> RoundRecord | SchemeChoice:
+    """Return the round to continue or to run next, or the choice."""
+    if not plan.can_pay:
+        gain = 100 * (plan.best_gain or 0.0)
+        return SchemeChoice(
+            rules.baseline, f"nothing can pay here: the predicted gain is at most {gain:.1f} %", confirmed=False
+        )
+    if state.rounds and state.rounds[-1].outcomes is None:
+        return state.rounds[-1]
+    step = decide(make_belief(plan, rules), plan.controls, state.completed, rules, limits.count_runs_left(state))
+    return step if isinstance(step, SchemeChoice) else RoundRecord(step.phase, list(step.schemes))
+
+
 def search(
     plan: SearchPlan,
     rules: RaceRules,
@@ -61,22 +76,11 @@ def search(
     say
         Callback that receives a line about each round.
     """
-    if not plan.can_pay:
-        gain = 100 * (plan.best_gain or 0.0)
-        return SchemeChoice(
-            rules.baseline, f"nothing can pay here: the predicted gain is at most {gain:.1f} %", confirmed=False
-        )
     while True:
-        if state.rounds and state.rounds[-1].outcomes is None:
-            record = state.rounds[-1]
-        else:
-            step = decide(
-                make_belief(plan, rules), plan.controls, state.completed, rules, limits.count_runs_left(state)
-            )
-            if isinstance(step, SchemeChoice):
-                return step
-            phase: Phase = step.phase
-            record = RoundRecord(phase, list(step.schemes))
+        record = find_next(plan, rules, limits, state)
+        if isinstance(record, SchemeChoice):
+            return record
+        if record not in state.rounds:
             state.rounds.append(record)
             state.save(directory)
         number = len(state.rounds)

@@ -12,25 +12,17 @@ from hpcbench.batch.sites.site import Site
 from hpcbench.batch.sites.site_rules import faults
 
 SCHEDULER = {"jsrun": "lsf", "lrun": "lsf", "flux": "flux"}
-OTHERS: dict[str, dict[str, Any]] = {
-    "lumi": {"gpus": 8, "cores": 56, "sockets": 1},
-}
-"""Nodes of machines without a site file."""
 
 
 def site(name: str, **changes: Any) -> Site:
-    """Return a shipped site, or one of `OTHERS`, with changed fields.
+    """Return a shipped site with changed fields.
 
     Parameters
     ----------
     changes
         Dotted field names with ``__`` for the dots, and their values. The launcher's kind also sets the scheduler.
     """
-    if name in OTHERS:
-        data: dict[str, Any] = {"site": name, "node": OTHERS[name], "device": "cuda", "checked": "never"}
-        data |= {"scheduler": {"kind": "slurm"}, "launcher": {"kind": "srun"}}
-    else:
-        data = _shipped(name).model_dump(exclude_unset=True)
+    data = _shipped(name).model_dump(exclude_unset=True)
     data = {**data, "gpu_aware_mpi": False, "threads": 1, "environment": {}}
     for key, value in changes.items():
         head, _, field = key.partition("__")
@@ -50,9 +42,8 @@ def _shipped(name: str) -> Site:
     return load_site(name)[0]
 
 
-def line(where: Site, nodes: int, per_node: int, gpus: Fraction | int | None = None, cores: int | None = None) -> str:
-    part = None if gpus is None else Fraction(gpus)
-    return " ".join(solve(where, nodes=nodes, ranks_per_node=per_node, gpus_per_rank=part, cores_per_rank=cores)[1])
+def line(where: Site, nodes: int, per_node: int) -> str:
+    return " ".join(solve(where, nodes=nodes, ranks_per_node=per_node)[1])
 
 
 def counts(argv: Sequence[str]) -> dict[str, int | Fraction]:

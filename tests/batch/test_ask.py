@@ -22,6 +22,8 @@ from hpcbench.errors import UserError
 class Slow(JobScheduler):
     """A scheduler that returns the answers that a test sets, and counts its calls."""
 
+    kind = "slurm"
+
     def __init__(self) -> None:
         super().__init__(Path("/"), None)  # type: ignore[arg-type]
         self.words: dict[str, JobStatus] | str = {}

@@ -462,7 +462,8 @@ def test_jobs_of_an_array_have_equal_requests() -> None:
 
 def write_site(tmp_path: Path, name: str, text: str) -> str:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    return render(job(requeue=1), site=Site.model_validate(FULL), study="s", root="/r", templates=tmp_path)
+    site = Site.model_validate({**FULL, "templates": str(tmp_path)})
+    return render(job(requeue=1), site=site, study="s", root="/r")
 
 
 def test_a_template_of_a_site_may_change_one_block(tmp_path: Path) -> None:

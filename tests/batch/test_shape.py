@@ -5,46 +5,36 @@ from fractions import Fraction
 import pytest
 from launch_cases import site
 
-from hpcbench.batch.scripts.shape import Sets, Shape, check, resource_sets, shape
+from hpcbench.batch.scripts.shape import Sets, Shape, cut_node, shape
 from hpcbench.batch.sites.site import Site
 
 
 @pytest.mark.parametrize(
-    ("where", "per_node", "gpus", "sets", "cores"),
+    ("where", "per_node", "sets", "cores"),
     [
-        (site("summit"), 6, 1, Sets(6, 1, 1, 7), 7),
-        (site("summit"), 1, 1, Sets(1, 1, 1, 21), 21),  # a rank with a GPU stays on its socket
-        (site("summit"), 2, 3, Sets(2, 1, 3, 21), 21),
-        (site("summit", node__gpu_exclusive=False), 12, None, Sets(6, 2, 1, 7), 3),
-        (site("summit", launcher__visibility="socket"), 2, 1, Sets(2, 1, 3, 21), 21),
-        (site("summit", launcher__visibility="all"), 5, 1, Sets(1, 5, 6, 42), 8),
-        (
-            site("lonestar6", launcher__kind="srun"),
-            3,
-            1,
-            Sets(3, 1, 1, 32),
-            32,
-        ),  # sockets with 1 and 2 GPUs
-        (site("lonestar6", launcher__kind="srun"), 1, 2, Sets(1, 1, 2, 64), 64),
-        (site("lonestar6"), 3, 1, Sets(1, 3, 3, 128), 42),
-        (site("lassen", device="cpu"), 1, None, Sets(1, 1, 0, 40), 40),  # a single rank may use both sockets
-        (site("lassen", device="cpu"), 3, None, Sets(3, 1, 0, 10), 10),
-        (site("marenostrum5", launcher__kind="srun"), 2, 1, Sets(2, 1, 1, 40), 20),  # twenty cores per GPU
-        (site("marenostrum5"), 2, 1, Sets(1, 2, 4, 80), 40),
+        (site("summit"), 6, Sets(6, 1, 1, 7), 7),
+        (site("summit"), 1, Sets(1, 1, 1, 21), 21),  # a rank with a GPU stays on its socket
+        (site("summit", node__gpu_exclusive=False), 12, Sets(6, 2, 1, 7), 3),
+        (site("summit", launcher__visibility="socket"), 2, Sets(2, 1, 3, 21), 21),
+        (site("summit", launcher__visibility="all"), 5, Sets(1, 5, 6, 42), 8),
+        (site("lonestar6", launcher__kind="srun"), 3, Sets(3, 1, 1, 32), 32),  # sockets with 1 and 2 GPUs
+        (site("lonestar6"), 3, Sets(1, 3, 3, 128), 42),
+        (site("lassen", device="cpu"), 1, Sets(1, 1, 0, 40), 40),  # a single rank may use both sockets
+        (site("lassen", device="cpu"), 3, Sets(3, 1, 0, 10), 10),
+        (site("marenostrum5", launcher__kind="srun"), 2, Sets(2, 1, 1, 40), 20),  # twenty cores per GPU
+        (site("marenostrum5"), 2, Sets(1, 2, 4, 80), 40),
     ],
 )
-def test_parts_of_a_node(where: Site, per_node: int, gpus: int | None, sets: Sets, cores: int) -> None:
-    ranks = shape(where, nodes=2, ranks_per_node=per_node, gpus_per_rank=None if gpus is None else Fraction(gpus))
-    assert resource_sets(ranks, where) == sets
+def test_parts_of_a_node(where: Site, per_node: int, sets: Sets, cores: int) -> None:
+    ranks = shape(where, nodes=2, ranks_per_node=per_node)
+    assert cut_node(per_node, ranks.gpus_per_rank, where) == sets
     assert (ranks.cores_per_rank, ranks.ranks) == (cores, 2 * per_node)
-    check(ranks, where)
 
 
 @pytest.mark.parametrize(
     ("each", "text"),
     [
         (Shape(2, 6, Fraction(1), 7, 7), "6 ranks per node with 1 GPU and 7 cores each"),
-        (Shape(2, 1, Fraction(2), 1, 1), "1 rank per node with 2 GPUs and 1 core each"),
         (Shape(2, 8, Fraction(1, 2), 5, 5), "8 ranks per node with 1/2 of a GPU and 5 cores each"),
         (Shape(1, 4, Fraction(0), 1, 1), "4 ranks per node with 1 core each"),
     ],
@@ -62,11 +52,9 @@ def test_gpus_that_serve_one_process_are_shared_on_request(flags: str) -> None:
     assert shape(site("summit"), nodes=1, ranks_per_node=6).gpus_per_rank == 1
 
 
-def test_where_ranks_share_cores_only_gpus_are_counted() -> None:
+def test_ranks_that_share_cores_may_be_more_than_the_cores() -> None:
     loose = site("lassen", oversubscribe=True, launcher__kind="jsrun")
     assert shape(loose, nodes=1, ranks_per_node=80).cores_per_rank == 1
-    with pytest.raises(ValueError, match="has 4"):
-        shape(loose, nodes=1, ranks_per_node=5, gpus_per_rank=Fraction(1))
 
 
 @pytest.mark.parametrize(

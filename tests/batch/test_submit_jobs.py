@@ -19,6 +19,7 @@ from hpcbench.errors import UserError
 class Queue(JobScheduler):
     """A scheduler whose reaction to each job is set by the test: take, refuse, lose, swallow, or kill the command."""
 
+    kind = "local"
     slowest = 0.0
 
     def __init__(self, acts: Sequence[str] = ()) -> None:

@@ -14,6 +14,7 @@ import pytest
 from planted_links import BYTES, document, draw, run
 
 from hpcbench.errors import UserError
+from hpcbench.report.hierarchy import LEVEL
 from hpcbench.testing.hosts import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,20 @@ def test_the_links_part_of_a_gain_is_told_from_the_processors(throttled: Callabl
     # the limit doubles the baseline's step; with half the bytes it would cost half as much
     assert gains["naive-bf16"].ideal == pytest.approx(2 / 1.5, rel=0.03)
     assert compare.share_of_link(limited, free).estimate == pytest.approx(0.5, abs=0.03)
+
+
+def test_speeds_of_a_fixed_number_of_pairs_are_one_family(throttled: Callable[[str], Any]) -> None:
+    """A single comparison is significant according to its interval.
+
+    In a family with inconclusive comparisons, the same comparison is no longer significant.
+    """
+    compare_speeds = throttled("compare").compare_speeds
+    pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
+    alone = compare_speeds({"a": pairs}, 0.01)["a"]
+    assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
+    among = compare_speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, 0.01)
+    assert among["a"].shown == "inconclusive" and among["lone"].equal is None
+    assert among["a"].equal is not None and among["a"].equal.level == pytest.approx(LEVEL / 4)
 
 
 def test_sentences_name_who_beats_a_control_and_who_does_not(throttled: Callable[[str], Any]) -> None:

@@ -10,6 +10,7 @@ from hpcbench.contract.events import End, Evaluation, Start
 from hpcbench.contract.program import LogForm, LogLines
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.stamp import format_stamp, strip_stamp
+from hpcbench.errors import UserError
 
 START = '{"event": "start", "time": null, "study": "s", "run": "r1", "scheme": "int8", "pairing": "r1", "cell": {}}\n'
 RUN = '{"event": "configuration", "run": {"program": {"log": "nanogpt"}, "ranks": 2}}\n'
@@ -99,3 +100,10 @@ def test_a_log_alone_names_its_dialect(tmp_path: Path) -> None:
     assert run.state == "completed" and run.log is not None and len(run.log.steps) == 3
     assert form_of(LoggedSettings.read({"program": {"log": "nobody's"}})) is None and form_of(LoggedSettings()) is None
     assert list(read_program(path, "nanogpt").steps) == [1, 2, 3]
+
+
+def test_an_invalid_form_in_a_log_is_one_line(tmp_path: Path) -> None:
+    form = '{"line": "step (?P<step>.*)", "every": 10}'
+    (tmp_path / "log.txt").write_text(START + RUN.replace('"nanogpt"', form) + END)
+    with pytest.raises(UserError, match=r"log\.txt: program\.log in the configuration event: .*leave every out"):
+        from_log(tmp_path / "log.txt")

@@ -17,7 +17,7 @@ def test_a_job_writes_the_keys_that_are_declared(tmp_path: Path) -> None:
     files = StatusFiles(tmp_path, tmp_path / "jobs" / "j1")
     start = "2026-01-01T00:00:00Z"
     recorder = StatusRecorder(
-        files, root=tmp_path, job="j1", id="77", hosts=["n1", "n2"], attempt=2, start=start, is_ours=lambda: True
+        files=files, root=tmp_path, job="j1", id="77", hosts=["n1", "n2"], attempt=2, start=start, is_ours=lambda: True
     )
     for has_ended in (False, True):
         state, status, limit = ("ended", 3, "walltime") if has_ended else ("running", None, "")

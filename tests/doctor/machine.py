@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcbench.batch.sites.check_site import check_file
+from hpcbench.batch.sites.load_site import load_site
+from hpcbench.batch.sites.site import Site
+
 HERE = Path(__file__).parent
 _PLAIN = ("bash", "sh", "cat", "env", "sleep", "git", "dirname", "grep")
 
@@ -53,3 +57,26 @@ class Machine:
         path.unlink(missing_ok=True)
         path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
+
+
+def site_of(text: str, directory: Path) -> Site:
+    """Return the site of a drafted file, which must be valid."""
+    path = directory / "drafted.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert check_file(path) == []
+    return load_site(str(path))[0]
+
+
+def change(recording: dict[str, str], command: str, old: str, new: str) -> dict[str, str]:
+    """Return a recording in which a part of a command's output is replaced."""
+    assert old in recording[command]
+    return {**recording, command: recording[command].replace(old, new)}
+
+
+SHAPES = "sinfo --noheader --exact --format=%P|%D|%c|%X|%Y|%Z|%m|%G"
+PARTITIONS = "scontrol --oneliner show partition"
+CONFIG = "scontrol show config"
+ASSOC = "sacctmgr --noheader --parsable2 show assoc where user=root format=Account,Partition,QOS,MaxSubmit"
+QOS = "sacctmgr --noheader --parsable2 show qos format=Name,MaxWall,MaxSubmitPU,MaxJobsPU,MaxTRES,MaxTRESPU"
+SLURM = recorded("slurm-22.05")
+PLAIN_LSF = {line: text for line, text in recorded("lsf-jsrun").items() if not line.startswith("jsrun")}

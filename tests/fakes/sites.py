@@ -3,7 +3,7 @@
 from typing import Any
 
 from hpcbench.batch.scripts.duration import Duration
-from hpcbench.batch.sites.limits import longest, most_nodes
+from hpcbench.batch.sites.limits import longest
 from hpcbench.batch.sites.load_site import load_site
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.errors import UserError
@@ -44,7 +44,7 @@ def _read_limits(queue: Queue) -> dict[str, Any]:
     counts = [bin.max_nodes for bin in queue.bins]
     limits = {
         "min_nodes": queue.min_nodes,
-        "max_nodes": most_nodes(queue),
+        "max_nodes": queue.most_nodes,
         "max_minutes": _parse_minutes(Duration.parse(queue.max_walltime) if queue.max_walltime else None),
         "bins": [(count, _parse_minutes(longest(queue, count))) for count in counts],
         "max_submitted": queue.max_submitted,

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcbench.contract import step_line
 from hpcbench.contract.mark import FILE, Mark, format_mark
+from hpcbench.contract.stamp import format_stamp
 from hpcbench.contract.step_line import Step
 
 FLOPS_PER_SAMPLE = 6.4e8
@@ -270,6 +271,32 @@ def write(root: Path, runs: list[Planted], *, steps: int = 12, warmup: int = 2, 
         ],
     }
     (root / "submission.json").write_text(json.dumps(plan, indent=1))
+    return root
+
+
+def titan_lines(tps: int) -> list[str]:
+    """Return the lines of torchtitan for 12 steps. They contain the tokens per second of each rank."""
+    ending = "grad_norm:  3.1  memory: 18.50GiB(23.41%)  tps: {}  tflops: 90.12  mfu: 28.89%"
+    return [f"step: {step}  loss:  2.5  {ending.format(tps)}" for step in range(1, 13)]
+
+
+def write_program(root: Path, form: Any, lines: dict[str, list[list[str]]]) -> Path:
+    """Write a submission of a program. `lines` contains what each repeat of a scheme printed, one line per second."""
+    write(root, runs := [Planted(scheme, k + 1, 0.1, 2.0) for scheme in lines for k in range(len(lines[scheme]))])
+    plan = json.loads((root / "submission.json").read_text())
+    (root / "submission.json").write_text(json.dumps(plan | {"program_log": form}))
+    for run in runs:
+        directory = root / "runs" / run.id
+        asked = {
+            name: value for name, value in settings(run).items() if name not in ("model", "data", "train", "layout")
+        }
+        asked |= {"program": {"command": "python train.py", "log": form, "steps": 12, "warmup_steps": 2}}
+        (directory / "run.json").write_text(json.dumps(asked))
+        start, *_, end = log_lines(run)
+        stamped = [
+            format_stamp(second).decode() + line for second, line in enumerate(lines[run.scheme][run.repeat - 1])
+        ]
+        (directory / "log.txt").write_text("\n".join([start, *stamped, end, ""]))
     return root
 
 

@@ -9,8 +9,11 @@ import pytest
 from planted_results import Planted, write
 from report_tables import entries
 
+from hpcbench.contract.interpose import Interposition
 from hpcbench.errors import UserError
 from hpcbench.present.document import Table
+from hpcbench.programs.launch import Ended
+from hpcbench.programs.log import Log
 from hpcbench.report.build import build, resolve_tables
 from hpcbench.report.main import report
 from hpcbench.report.sections import read
@@ -75,3 +78,22 @@ def test_further_tables_of_logs_without_a_baseline(tmp_path: Path) -> None:
     assert document.chapters[1].subtitle == "baseline: none"
     row = entries(document, "logs")["r1-mzhybrid"]
     assert row["scheme"].shown == "mzhybrid" and "dialect" not in row
+
+
+def test_the_log_of_a_program_shows_its_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`hpcbench run --log` counts calls, but its log contains no steps, whose traffic and evaluations are unknown."""
+    bytes_sent = {"message_bytes": 6 << 20, "wire_bytes": 3 << 19, "coded_bytes": 6 << 20, "network_bytes": 0}
+    encoded = {"group": "default_pg", "ranks": 2, "dimension": "DP", "call": "all-reduce", "dtype": "float32"}
+    encoded |= {"codec": "int8:256", "why": "", "calls": 12, "call_bytes": 6 << 20, **bytes_sent}
+    encoded |= {"encode_s": 0.01, "decode_s": 0.02, "lost_overflows": 0}
+    plain = encoded | {"call": "broadcast", "codec": "", "why": "operation", **dict.fromkeys(bytes_sent, 0)}
+    ranks = [{"rank": rank, "world": 2, "rows": [encoded, plain]} for rank in range(2)]
+    scheme = {"name": "mine", "default": "none", "rules": [{"dimension": "DP", "codec": "int8:256"}]}
+    settings = Interposition.model_validate({"scheme": {"algorithm": "encoded", **scheme}, "out": "sent"})
+    Log(tmp_path / "sent.jsonl", ["train.py"], settings).close(Ended(0, ranks), None)
+    assert report([tmp_path / "sent.jsonl"], tables="traffic") == 0
+    out = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "mine 0.250 1.000 100.0 % 100.0 %" in out, "wire per message byte by dimension, and coded parts"
+    assert "default_pg (2) DP all-reduce float32 int8:256 24 12.00 12.00 3.000 20.00 40.00" in out
+    assert any(line.startswith("default_pg (2) DP broadcast float32 none: never encoded 24") for line in out)
+    assert not any("sent:" in line for line in out), "no notes about the missing steps"

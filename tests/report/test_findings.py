@@ -15,7 +15,6 @@ from hpcbench.report.findings import (
     LossTest,
     SpeedFinding,
     SpeedTest,
-    compare_speeds,
     compute_margin,
 )
 from hpcbench.report.hierarchy import LEVEL, Allotment, Chains, Shares
@@ -115,19 +114,6 @@ def test_more_pairs_use_a_smaller_part_of_the_level() -> None:
     few, more = (SpeedTest.of([(1.0, 1.0), (1.01, 1.0)] * n, MARGIN).finding(LEVEL) for n in (2, 4))
     assert few.equal and more.equal
     assert (few.equal.level, more.equal.level) == (LEVEL * compute_level_part(4), LEVEL * compute_level_part(8))
-
-
-def test_speeds_of_a_fixed_number_of_pairs_are_one_family() -> None:
-    """A single comparison is significant according to its interval.
-
-    In a family with inconclusive comparisons, the same comparison is no longer significant.
-    """
-    pairs = [(1.02, 1.0), (1.03, 1.0), (1.04, 1.0)]
-    alone = compare_speeds({"a": pairs}, MARGIN)["a"]
-    assert alone.shown == "faster" and alone.equal is not None and alone.equal.level == pytest.approx(LEVEL)
-    among = compare_speeds(dict.fromkeys("abcd", pairs) | {"lone": [(1.3, 1.0)]}, MARGIN)
-    assert among["a"].shown == "inconclusive" and among["lone"].equal is None
-    assert among["a"].equal is not None and among["a"].equal.level == pytest.approx(LEVEL / 4)
 
 
 def test_one_pair_has_no_test() -> None:

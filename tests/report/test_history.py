@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_results import Planted, write
+from planted_results import Planted, titan_lines, write, write_program
 
 from hpcbench.cli import app
 from hpcbench.errors import UserError
@@ -81,7 +81,7 @@ def test_submissions_without_a_start_are_named_and_left_out(
     top = stored(1.0)
     with closing(sqlite3.connect(top / "003.sqlite")) as base, base:
         base.execute("UPDATE runs SET started = 'yesterday', submission = 'lost'")
-        base.execute("UPDATE records SET seconds = seconds / 2, samples_per_s = samples_per_s * 2")
+        base.execute("UPDATE runs SET step_seconds_mean = step_seconds_mean / 2, samples_per_s = samples_per_s * 2")
     assert show_history([top], 0.05, "", None, None, tmp_path / "plots") == 0
     out = capsys.readouterr().out
     assert "Left out, because their start is unknown: lost." in " ".join(out.split()) and "1970" not in out
@@ -97,6 +97,57 @@ def test_speeds_equal_those_of_the_report(tmp_path: Path) -> None:
     ((_, (point,)),) = read_history(find_files([tmp_path]))[0].items()
     (cell,) = json.loads((tmp_path / "r.json").read_text())["submissions"][0]["cells"]
     assert point.speeds == pytest.approx([run["samples_per_s"] for run in cell["runs"]], rel=1e-9)
+
+
+OWN = {"line": r"step (?P<step>\d+) loss (?P<loss>\S+)", "every": 1}
+
+
+def store_programs(top: Path) -> None:
+    """Export three submissions of programs: two print tokens per second, and one prints no speed."""
+    titan = {"baseline": [titan_lines(50)], "int8": [titan_lines(80)]}
+    untimed = {"baseline": [[f"step {step} loss 2.5" for step in range(1, 13)]], "int8": [["step 1 loss 2.5"]]}
+    for name, form, lines in (("a", "torchtitan", titan), ("b", "torchtitan", titan), ("c", OWN, untimed)):
+        report([write_program(top / name, form, lines)], output=top / "report.json", exports=[top / f"{name}.sqlite"])
+
+
+def test_a_series_has_the_speed_that_its_logs_contain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in reports, the first rate that all runs have is used. The same scheme never mixes two units."""
+    store_programs(tmp_path)
+    titan, _ = read_history(find_files([tmp_path / "a.sqlite", tmp_path / "b.sqlite"]))
+    speeds = {(key.scheme, key.unit): [point.speeds for point in points] for key, points in titan.items()}
+    assert speeds == {("baseline", "tokens/s/rank"): [(50.0,)] * 2, ("int8", "tokens/s/rank"): [(80.0,)] * 2}
+    ((key, (point,)),) = read_history([tmp_path / "c.sqlite"])[0].items()
+    assert (key.scheme, key.unit, point.speeds) == ("baseline", "steps/s", (1.0,)), "from the time stamps"
+    assert show_history([tmp_path], None, "", None, None, tmp_path / "plots") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "tokens/s/rank (95 % CI)" in out and "steps/s" not in out and "samples/s" not in out
+    assert f"Left out, because their runs have no speed: {tmp_path}/c: baseline, {tmp_path}/c: int8." in out
+
+
+def test_exports_of_version_9_have_the_speed_of_their_step_times(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite"
+    report([write(tmp_path / "1", [Planted("baseline", 1, 0.2, 2.7)])], output=tmp_path / "r.json", exports=[file])
+    ((_, (point,)),) = read_history([file])[0].items()
+    with closing(sqlite3.connect(file)) as base, base:
+        for name in ("samples_per_s", "tokens_per_s", "tokens_per_s_per_rank"):
+            base.execute(f"ALTER TABLE runs DROP COLUMN {name}")
+    assert read_history([file])[0] == {SeriesKey("demo", "local", "", "baseline", "samples/s"): [point]}
+
+
+def test_times_of_several_zones_are_ordered(tmp_path: Path) -> None:
+    runs = [Planted("baseline", repeat, 0.2, 2.7) for repeat in (1, 2)]
+    report([write(tmp_path / "1", runs)], output=tmp_path / "r.json", exports=[tmp_path / "1.sqlite"])
+    for run, time in (("r1", "2026-11-21T00:30:00+02:00"), ("r2", "2026-11-20T23:00:00Z")):
+        with closing(sqlite3.connect(tmp_path / "1.sqlite")) as base, base:
+            base.execute("UPDATE runs SET started = ? WHERE run LIKE ?", (time, f"{run}%"))
+    ((_, (point,)),) = read_history(find_files([tmp_path]))[0].items()
+    assert point.time == "2026-11-20T22:30:00+00:00"
+    for since, status in (("2026-11-20T23:15:00+01:00", 0), ("2026-11-20T22:15:00-01:00", None), ("yesterday", None)):
+        if status == 0:
+            assert show_history([tmp_path], None, since, None, None, None) == 0
+        else:
+            with pytest.raises(UserError, match=r"--since yesterday: give a date|with a speed and a start time"):
+                show_history([tmp_path], None, since, None, None, None)
 
 
 def test_false_alarms_are_rare_and_regressions_are_found() -> None:
@@ -119,7 +170,10 @@ def test_false_alarms_are_rare_and_regressions_are_found() -> None:
 def test_many_series_are_tested_together() -> None:
     alarms = 0
     for seed in range(40):
-        points = {SeriesKey("s", "m", "", str(k)): simulate_series([1.0] * 10, seed=1000 * seed + k) for k in range(10)}
+        points = {
+            SeriesKey("s", "m", "", str(k), "steps/s"): simulate_series([1.0] * 10, seed=1000 * seed + k)
+            for k in range(10)
+        }
         alarms += any(series.changes for series in make_history(points).series)
     assert alarms <= 6
 
@@ -133,7 +187,7 @@ def test_a_recovered_speed_is_no_failure() -> None:
             exact += 1
             assert [change.ratio for change in changes] == pytest.approx([0.9, 1 / 0.9], rel=0.03)
             assert len(split_levels(points, changes)) == 3
-        assert not make_history({SeriesKey("s", "m", "", "x"): points}, 0.05).slower
+        assert not make_history({SeriesKey("s", "m", "", "x", "steps/s"): points}, 0.05).slower
     assert exact >= 15
 
 

@@ -217,12 +217,12 @@ def test_time_left_by_hand(stage: Stage) -> None:
 def test_more_runs_than_rows() -> None:
     runs = [RunProgress(f"r{k}", "j", ResolvedState("completed"), 5, 5, 3.0) for k in range(50)]
     runs += [RunProgress("bad", "j", ResolvedState("failed", "it broke", "log.txt:3"), 2, 5)]
-    runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, 20.0)]
+    runs += [RunProgress("now", "j", ResolvedState("running"), 3, 5, 3.0, (None, None, 20.0, 2.0))]
     runs += [RunProgress(f"p{k}", "j", ResolvedState("pending")) for k in range(950)]
     console = Console(file=StringIO(), width=100, record=True)
     console.print(render(runs, 3700, 60, 14, 100))
     out = console.export_text()
-    assert "now" in out and "bad: failed: it broke (log.txt:3)" in out
+    assert "20.00 tokens/s/rank" in out and "now" in out and "bad: failed: it broke (log.txt:3)" in out
     assert "... and 993 more" in out
     assert "1002 runs: 950 pending, 50 completed, 1 failed, 1 running; 1:01:40 elapsed, about 1:00 left" in out
     assert len(out.splitlines()) < 16

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from planted_results import Planted, log_lines, write_log
 
+from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.collect.run_log import RunLog, read
 from hpcbench.collect.submission import RunResult, from_log
 from hpcbench.contract.events import Environment
 from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.state import ResolvedState
 from hpcbench.contract.step_line import Step
-from hpcbench.predict import chips
+from hpcbench.predict import chips, devices
 from hpcbench.report.measures import Measures, measure
 from hpcbench.report.resources import PeakMemory
 
@@ -118,16 +119,14 @@ def test_no_name_is_of_two_chips() -> None:
     for chip in chips.list_chips():
         assert chip.peak("fp16") and chip.peak("fp64")
         assert chip.peak("fp8") is None
-    names = [
-        "NVIDIA H200",
-        "NVIDIA H200 NVL",
-        "NVIDIA GH200 480GB",
-        "NVIDIA B200",
-        "NVIDIA GB200",
-        "AMD Instinct MI100",
-    ]
-    selected = [[chip.name for chip in chips.list_chips() if re.fullmatch(chip.pattern, name)] for name in names]
-    assert [len(item) for item in selected] == [1] * len(names)
+        assert chips.find_chip(chip.name) == chip
+    sites = {gpu for name in site_names() if (gpu := load_site(name)[0].node.gpu)}
+    others = {"NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200"}
+    assert len(sites) > 5
+    for name in sites | others:
+        (chip_name,) = [chip.name for chip in chips.list_chips() if re.fullmatch(chip.pattern, name)]
+        device = devices.find_device(name)
+        assert device and (device.name == chip_name or "NVL" in name), "predictions use the data of H200 SXM"
 
 
 # ---------------------------------------------------------------- kinds of FLOP/s

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted_results import Planted, write, write_marker
-from report_tables import cells
+from planted_results import Planted, titan_lines, write, write_marker, write_program
+from report_tables import cells, table
 
 from hpcbench.errors import UserError
 from hpcbench.report.changes import Change, list_changes, list_differing_settings
@@ -59,6 +59,19 @@ def test_faster_and_better_are_good(tmp_path: Path) -> None:
     now = {**SCHEMES, "naive-zfp8": (0.36, 2.65)}
     changes_by_scheme = compared(tmp_path, planted(now), planted(SCHEMES))
     assert changes_by_scheme["naive-zfp8"].verdict == "faster, loss better" and changes_by_scheme["naive-zfp8"].good
+
+
+def test_programs_are_compared_by_the_speed_that_they_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, tps in (("old", 800), ("new", 700)):
+        lines = {"baseline": [titan_lines(500 + k) for k in range(3)], "int8": [titan_lines(tps + k) for k in range(3)]}
+        write_program(tmp_path / name, "torchtitan", lines)
+    assert report([tmp_path / "new"], against=tmp_path / "old") == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "tokens/s/rank then" in out and "int8 801.0 701.0 0.88 (0.87 to 0.88) - - - ! slower; loss inconclusive" in out
+    )
+    rows = table(tmp_path / "new", "comparison")
+    assert rows["int8"]["tokens_per_s_per_rank"].value == pytest.approx(701, rel=1e-4)
 
 
 def test_losses_are_compared_seed_by_seed(tmp_path: Path) -> None:

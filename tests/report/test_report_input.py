@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,20 @@ def test_wrong_input_is_one_line(tmp_path: Path, kind: str, format: str) -> None
     message = str(caught.value)
     assert "\n" not in message and "\x1b" not in message
     assert kind[:5].split("\n")[0] in message
+
+
+def test_files_of_hpcbench_are_recognized(tmp_path: Path) -> None:
+    """The error names what the file is, instead of the frameworks whose logs can be read."""
+    root, files = write(tmp_path / "001", PAIR[:1]), [tmp_path / f"runs.{kind}" for kind in ("csv", "jsonl", "sqlite")]
+    report([root], output=tmp_path / "report.json", exports=[*files, tmp_path / "runs.parquet"])
+    for name, message in (
+        ("report.json", f"is a stored report: for a new report of the same runs, give {root} instead"),
+        *((file.name, "is an export: give the submission that was exported") for file in tmp_path.glob("runs.*")),
+        ("001/submission.json", f"is the plan of a submission: give its directory, {root}"),
+        ("001/runs/r1-baseline/run.json", "is a JSON file, but not a log of a run: give a submission's directory"),
+    ):
+        with pytest.raises(UserError, match=f"{re.escape(name)}: {re.escape(message)}"):
+            read([tmp_path / name])
 
 
 def test_wrong_arguments() -> None:

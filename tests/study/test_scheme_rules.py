@@ -10,8 +10,8 @@ import pytest
 from hpcbench.batch.plan_jobs import idle_notes
 from hpcbench.codecs import spec
 from hpcbench.contract.layout import Layout
-from hpcbench.contract.sample_fit import find_sample_misfit
 from hpcbench.contract.scheme import NamedScheme
+from hpcbench.contract.scheme_fit import find_sample_misfit
 from hpcbench.contract.training import Data, Train
 from hpcbench.errors import UserError
 from hpcbench.predict.workload import make_train

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 from fakes import Fake
 from fakes.hosts import why_not
 
-from hpcbench.batch.scripts.launchers import launch_line
-from hpcbench.batch.scripts.shape import shape
+from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.site import Site
 
 pytestmark = pytest.mark.long  # in `make test`, other tests submit through it
@@ -124,8 +122,7 @@ def test_our_own_lines_are_accepted(lsf: Fake, kind: str, visibility: str, per_n
         "checked": "never",
     }
     site = Site.model_validate(data)
-    gpus = Fraction(1, 2) if per_node == 8 else Fraction(1)
-    line = launch_line(shape(site, nodes=2, ranks_per_node=per_node, gpus_per_rank=gpus), site)
+    _, line = solve(site, nodes=2, ranks_per_node=per_node)
     code, lines = launched(lsf, f"{' '.join(line)} bash -c '{SAY}'")
     assert code == 0, lines
     assert len(lines) == 2 * per_node

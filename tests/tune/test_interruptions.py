@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hpcbench.batch.write_submission import list_submissions
+from hpcbench.batch.find_submission import list_submissions
 
 LAUNCHER = """\
 #!{python}

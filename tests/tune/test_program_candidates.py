@@ -1,5 +1,6 @@
 """Tests of the candidates of a program's study: controls, systems of its framework, and diagnosed combinations."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,11 @@ def test_the_plan_of_a_program_names_its_candidates(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     text = (tmp_path / "plan.json").read_text()
     assert all(f'"{name}"' in text for name in ("lazy", "naive-bf16", "naive-int8"))
+    assert json.loads(text)["next_round"] == ["baseline", "naive-bf16", "naive-int8", "lazy"]
+    shown = CliRunner().invoke(app, command[:-2]).output
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "naive-int8 algorithm encoded: all traffic int8:256" in rows and any(row.startswith("lazy ") for row in rows)
+    assert "Next: round 1 (race) runs baseline, naive-bf16, naive-int8, lazy with one seed" in " ".join(rows)
 
 
 def test_traces_are_for_programs(tmp_path: Path) -> None:

@@ -27,13 +27,7 @@ class Association:
 
 
 def list_associations(*, seconds: float | None = None) -> tuple[list[Association], str]:
-    """Return the user's associations in Slurm accounting, and an error message if the call failed.
-
-    Parameters
-    ----------
-    seconds
-        Deadline of the call in seconds.
-    """
+    """Return the user's associations in Slurm accounting, and an error message if the call failed."""
     fields = ("Account", "Partition", "QOS", "MaxSubmit")
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={getpass.getuser()}"]
     answer = ask_scheduler([*argv, f"format={','.join(fields)}"], seconds=seconds)

@@ -58,8 +58,6 @@ def attempt(
 
     Parameters
     ----------
-    argv
-        Name or path of the program, followed by its arguments.
     seconds
         Deadline in seconds. The default is `PATIENCE`.
     env

@@ -77,14 +77,8 @@ def ask(
 
     Parameters
     ----------
-    argv
-        Command and arguments.
-    environment
-        Environment variables of the program.
     patience
         Deadline in seconds. The default is `PATIENCE`.
-    cwd
-        Working directory. The default is the environment of this process.
     hangs
         Pattern of output that means "the daemon does not respond, still trying". On a match, the program is killed.
 

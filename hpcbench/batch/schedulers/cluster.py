@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hpcbench.batch.schedulers.attempt import CommandOutcome
+from hpcbench.contract.text import count_noun
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Nodes:
         return self.cores, self.gpus, self.gpu
 
     def __str__(self) -> str:
-        parts = [f"{self.count} node{'' if self.count == 1 else 's'}"]
+        parts = [count_noun(self.count, "node")]
         if self.cores:
             parts.append(f"{self.cores} cores")
         if self.gpus:

@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.accounts import flux_remedy
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, UnclearError
 from hpcbench.batch.sites.site import Site
 from hpcbench.errors import UserError
 
@@ -19,10 +19,10 @@ _ACCOUNT = re.compile(r"\bbank\b|\baccount\b|\bproject\b", re.IGNORECASE)
 """Keywords in a refusal by flux-accounting."""
 
 
-@register_scheduler("flux")
 class Flux(JobScheduler):
     """A Flux instance: the system instance, or the instance selected by FLUX_URI."""
 
+    kind = "flux"
     programs = ("flux",)
 
     @classmethod

@@ -12,7 +12,7 @@ FORMAT = "|".join(f"{{{name}}}" for name in FIELDS)
 """Output format for ``flux jobs``. The note is last because it may contain the separator."""
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ID = re.compile(rf"[ƒf]([{_DIGITS}]{{2,12}})")
-_STATES = {
+STATES: Mapping[str, State] = {
     "NEW": State.PENDING,
     "DEPEND": State.PENDING,
     "PRIORITY": State.PENDING,
@@ -27,6 +27,7 @@ _STATES = {
     "CANCELLED": State.CANCELLED,
     "TIMEOUT": State.TIMED_OUT,
 }
+"""Flux job states and statuses."""
 _CAUSES = {
     "node-failure": State.NODE_FAILED,
     "preempt": State.PREEMPTED,
@@ -63,7 +64,7 @@ def named(output: str, name: str) -> Mapping[str, JobStatus]:
         status, _, shown = remainder.partition("|")
         id = decimal(text)
         if id is not None and shown == name:
-            statuses[id] = JobStatus(_STATES.get(status.upper(), State.UNKNOWN))
+            statuses[id] = JobStatus(STATES.get(status.upper(), State.UNKNOWN))
     return statuses
 
 
@@ -79,7 +80,7 @@ def read_statuses(output: str) -> Mapping[str, JobStatus]:
 
 
 def _word(status: str, code: str, start: str, end: str, hosts: str, kind: str, note: str) -> JobStatus:
-    state = _STATES.get(status.upper(), State.UNKNOWN)
+    state = STATES.get(status.upper(), State.UNKNOWN)
     if state is State.FAILED:
         state = _CAUSES.get(kind, state)
     reason = f"{kind}: {note}" if kind and note else kind or status

@@ -25,7 +25,7 @@ from hpcbench.batch.reserve import describe_disk_error, set_aside, written
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.local_queue import LocalQueue, queues, read_queue
 from hpcbench.batch.schedulers.processes import alive, end_tree, here, identity
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt
 from hpcbench.batch.sites.site import Site
 from hpcbench.batch.tracking.ledger import Ledger, SubmittedJob
 from hpcbench.batch.tracking.marks import read_mark
@@ -42,10 +42,10 @@ _LOOK = 0.2
 """Seconds between two checks of a dependency."""
 
 
-@register_scheduler("local")
 class Local(JobScheduler):
     """Scheduler that runs jobs on this machine in the background."""
 
+    kind = "local"
     interval = 0.5
     keeps_accounts = False
     slowest = 0.0

@@ -11,7 +11,7 @@ from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt
 from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
 from hpcbench.contract.state import State
@@ -23,10 +23,10 @@ TERMINATE_WAIT = 45.0
 _REFUSED = re.compile(r"Job <([^>]+)>: (.+)")
 
 
-@register_scheduler("lsf")
 class Lsf(JobScheduler):
     """LSF, used from a node with LSF commands."""
 
+    kind = "lsf"
     programs = ("bsub", "bjobs", "bkill")
     most_after = 100
     element = "{}[{}]"

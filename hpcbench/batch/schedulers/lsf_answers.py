@@ -3,7 +3,7 @@
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.contract.state import State
@@ -77,31 +77,23 @@ _SHOWN = 7
 """Number of id digits that bjobs prints by default. Leading digits of longer ids are cut off."""
 
 
-@dataclass(frozen=True)
-class LsfTimeReader:
-    """Parser of LSF times, which are in UTC and lack the year."""
+def read_time(cell: str, now: datetime.datetime) -> str | None:
+    """Return the most recent time that matches ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``, in UTC.
 
-    now: datetime.datetime
-
-    def read(self, cell: str) -> str | None:
-        """Return the most recent time that matches ``Nov 21 06:30`` or ``Fri Nov 21 06:30:05``.
-
-        A letter after the time, which says what kind of time is meant, is ignored.
-        """
-        match = re.match(
-            r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip()
-        )
-        if match is None:
-            return None
-        for year in (match[3],) if match[3] else (self.now.year, self.now.year - 1):
-            text = " ".join(f"{year} {match[1]}{match[2] or ':00'}".split())
-            try:
-                time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
-            except ValueError:
-                continue  # 29 February in a non-leap year
-            if match[3] or time < self.now + datetime.timedelta(days=1):
-                return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    LSF prints no year. A letter after the time, which says what kind of time is meant, is ignored.
+    """
+    match = re.match(r"(?:[A-Z][a-z]{2} +)?([A-Z][a-z]{2} +\d{1,2} +\d\d:\d\d)(:\d\d)?(?: +(\d{4}))?\b", cell.strip())
+    if match is None:
         return None
+    for year in (match[3],) if match[3] else (now.year, now.year - 1):
+        text = " ".join(f"{year} {match[1]}{match[2] or ':00'}".split())
+        try:
+            time = datetime.datetime.strptime(f"{text} +0000", "%Y %b %d %H:%M:%S %z")
+        except ValueError:
+            continue  # 29 February in a non-leap year
+        if match[3] or time < now + datetime.timedelta(days=1):
+            return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None
 
 
 def word(stat: str, exit: int | None = None, reason: str = "") -> JobStatus:
@@ -131,7 +123,7 @@ def waiting(reason: str) -> JobStatus:
     )
 
 
-def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
+def read_delimited(text: str, now: datetime.datetime) -> dict[str, JobStatus]:
     """Parse the output of ``bjobs -o "... delimiter='^'"``. Banner lines before the header are skipped."""
     statuses: dict[str, JobStatus] = {}
     names: list[str] = []
@@ -144,23 +136,23 @@ def read_delimited(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
             number = re.fullmatch(r"(\d+)(?:\[(\d+)\])?", row["jobid"])
             if number is not None:
                 index = number[2] or row.get("jobindex", "") or _index(row.get("job_name", ""))
-                statuses[element(number[1], index)] = _row_word(row, clock)
+                statuses[element(number[1], index)] = _row_word(row, now)
     return statuses
 
 
-def _row_word(row: Mapping[str, str], clock: LsfTimeReader) -> JobStatus:
+def _row_word(row: Mapping[str, str], now: datetime.datetime) -> JobStatus:
     stat = row["stat"]
     state = STATES.get(stat.upper(), State.UNKNOWN)
     begun = state is not State.PENDING
     over = not state.alive and state not in (State.UNKNOWN, State.LOST)
     detail = row.get("exit_reason", "") if over else row.get("pend_reason", "") if not begun else ""
     figures = {name: row.get(name, "") for name in ("run_time", "max_mem")}
-    figures["submit_time"] = clock.read(row.get("submit_time", "")) or ""
+    figures["submit_time"] = read_time(row.get("submit_time", ""), now) or ""
     exit_status = int(row["exit_code"]) if row.get("exit_code", "").isdigit() else None
     return replace(
         word(stat, exit_status, detail),
-        start=clock.read(row.get("start_time", "")) if begun else None,
-        end=clock.read(row.get("finish_time", "")) if over else None,
+        start=read_time(row.get("start_time", ""), now) if begun else None,
+        end=read_time(row.get("finish_time", ""), now) if over else None,
         hosts=row.get("exec_host", ""),
         accounting={name: value for name, value in figures.items() if value},
     )
@@ -221,25 +213,25 @@ def lookup(statuses: Mapping[str, JobStatus], job: str) -> JobStatus | None:
     return statuses.get(job) or (statuses.get(number[-_SHOWN:] + bracket + index) if len(number) > _SHOWN else None)
 
 
-def read_history(text: str, clock: LsfTimeReader) -> dict[str, JobStatus]:
+def read_history(text: str, now: datetime.datetime) -> dict[str, JobStatus]:
     """Parse the output of ``bhist -l``. Return the status of each job after its last event."""
     statuses: dict[str, JobStatus] = {}
     for section in re.split(r"^(?=Job <\d+)", text, flags=re.MULTILINE):
         head = re.match(r"Job <(\d+)(?:\[(\d+)\])?>", section)
         if head is not None:
-            status = _history(section, clock)
+            status = _history(section, now)
             if status is not None:
                 statuses[element(head[1], head[2] or "")] = status
     return statuses
 
 
-def _history(section: str, clock: LsfTimeReader) -> JobStatus | None:
+def _history(section: str, now: datetime.datetime) -> JobStatus | None:
     stat, reason, hosts, asked = "", "", "", ""
     exit_status: int | None = None
     start: str | None = None
     end: str | None = None
     restarts = 0
-    for time, event in _events(section, clock):
+    for time, event in _events(section, now):
         if event.startswith("Submittedfrom"):
             stat = "PEND"
         elif re.match(r"(\[\d+\])?(Dispatched|[Ss]tartedon)", event):
@@ -288,10 +280,10 @@ def _at_limit(section: str, start: str | None, end: str | None) -> bool:
     return limit is not None and ran is not None and ran >= 60 * float(limit[1]) - _LIMIT_SLACK
 
 
-def _events(section: str, clock: LsfTimeReader) -> Iterator[tuple[str | None, str]]:
+def _events(section: str, now: datetime.datetime) -> Iterator[tuple[str | None, str]]:
     """Yield the time and text of each event. Blanks are removed, because LSF breaks lines even within words."""
     stamp = re.compile(r"^([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?): ?", re.MULTILINE)
     body = re.split(r"^Summary of time", section, flags=re.MULTILINE)[0]
     pieces = stamp.split(body)
     for time, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        yield clock.read(time), re.sub(r"\s+", "", text)
+        yield read_time(time, now), re.sub(r"\s+", "", text)

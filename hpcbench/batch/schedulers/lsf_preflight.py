@@ -22,13 +22,6 @@ _QUEUE = re.compile(r"^#BSUB -q (\S+)$", re.MULTILINE)
 def preflight(root: Path, jobs: Sequence[BatchJob]) -> Iterator[str]:
     """Check the queues of a submission on disk with `bqueues`. Yield lines for the user.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    jobs
-        Jobs to submit.
-
     Raises
     ------
     UserError

@@ -14,7 +14,6 @@ from hpcbench.batch.schedulers.client import ProgramResult, SilenceError, ask, p
 from hpcbench.batch.schedulers.job_status import JobStatus, list_jobs
 from hpcbench.batch.schedulers.lsf_answers import (
     FIELDS,
-    LsfTimeReader,
     lookup,
     read_delimited,
     read_history,
@@ -38,7 +37,10 @@ _FEW = ("jobid", "jobindex", "stat", "job_name")
 
 
 class LsfQuery:
-    """LSF job queries that do not repeat options and fields that LSF has refused."""
+    """LSF job queries that do not repeat options and fields that LSF has refused.
+
+    Each method raises a `UserError` if LSF does not respond.
+    """
 
     def __init__(self) -> None:
         self._fields: tuple[str, ...] = FIELDS
@@ -47,13 +49,7 @@ class LsfQuery:
         self._asks_reasons = True
 
     def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids. Ids that LSF does not list are omitted.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of these ids. Ids that LSF does not list are omitted."""
         wanted = list(dict.fromkeys(ids))
         statuses = self.listed(wanted)
         has_reasons = "exit_reason" in self._fields and self._forms[0] == "fields"
@@ -67,26 +63,14 @@ class LsfQuery:
         return statuses
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids as listed by bjobs, which keeps ended jobs for about an hour.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of these ids as listed by bjobs, which keeps ended jobs for about an hour."""
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)):
             statuses.update(self._with_reasons(self._bjobs(some)))
         return {job: word for job in ids if (word := lookup(statuses, job)) is not None}
 
     def named(self, name: str) -> dict[str, JobStatus]:
-        """Return the statuses of all listed jobs with this name, keyed by element id.
-
-        Raises
-        ------
-        UserError
-            LSF does not respond.
-        """
+        """Return the statuses of all listed jobs with this name, keyed by element id."""
         return self._bjobs(["-J", name])
 
     def _bjobs(self, which: Sequence[str]) -> dict[str, JobStatus]:
@@ -94,7 +78,7 @@ class LsfQuery:
             form = self._forms[0]
             answer = ask(["bjobs", "-a", *self._options(form), *which], plain_environment(), hangs=HANGS)
             fields = form == "fields"
-            statuses = read_delimited(answer.out, _clock()) if fields else read_table(answer.out, wide=form == "wide")
+            statuses = read_delimited(answer.out, _now()) if fields else read_table(answer.out, wide=form == "wide")
             if _answered(answer):
                 return statuses  # Parse regardless of the exit status, because LSF fails if any job is unknown.
             spared = [field for field in self._fields if field not in ("jobid", "stat")]
@@ -135,7 +119,7 @@ class LsfQuery:
             except UserError:
                 self._history = False
                 break
-            statuses.update(read_history(answer.out, _clock()))
+            statuses.update(read_history(answer.out, _now()))
         return {job: statuses[job] for job in ids if job in statuses}
 
 
@@ -151,5 +135,5 @@ def _reached(answer: ProgramResult) -> bool:
     return re.search(away, answer.output) is None
 
 
-def _clock() -> LsfTimeReader:
-    return LsfTimeReader(datetime.datetime.now(datetime.timezone.utc))
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)

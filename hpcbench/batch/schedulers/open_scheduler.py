@@ -26,13 +26,7 @@ def open_site(root: Path) -> Site:
 
 
 def open_scheduler(root: Path) -> JobScheduler:
-    """Return the scheduler of the submission at `root`.
-
-    Raises
-    ------
-    UserError
-        The submission's ``site.json`` is missing or damaged.
-    """
+    """Return the scheduler of the submission at `root`."""
     root = root.absolute()
     site = open_site(root)
     return scheduler_class(site.scheduler.kind)(root, site)

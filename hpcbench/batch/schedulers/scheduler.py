@@ -4,7 +4,7 @@ import importlib
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class JobScheduler(ABC):
         Site of the submission.
     """
 
-    kind: str = "local"
+    kind: str
     """Name of the scheduler in site files."""
     interval: float = 30.0
     """Minimum number of seconds between two polls by a watcher."""
@@ -80,13 +80,6 @@ class JobScheduler(ABC):
 
     def preflight(self, jobs: Sequence[BatchJob], account: str | None) -> Iterable[str]:
         """Check the jobs before the first is submitted. Return lines for the user.
-
-        Parameters
-        ----------
-        jobs
-            Jobs on disk.
-        account
-            Account of the study.
 
         Raises
         ------
@@ -146,11 +139,6 @@ class JobScheduler(ABC):
     def find(self, name: str, jobs: int) -> Receipt | None:
         """Look up a job by name. Return None if the scheduler does not list the job.
 
-        Parameters
-        ----------
-        jobs
-            Number of array elements, or 1 for a single job.
-
         Raises
         ------
         UserError
@@ -206,26 +194,17 @@ class JobScheduler(ABC):
         """
 
 
-_MODULES = {
-    "local": "hpcbench.batch.schedulers.local",
-    "slurm": "hpcbench.batch.schedulers.slurm",
-    "lsf": "hpcbench.batch.schedulers.lsf",
-    "flux": "hpcbench.batch.schedulers.flux",
+_CLASSES = {
+    "local": "local:Local",
+    "slurm": "slurm:Slurm",
+    "lsf": "lsf:Lsf",
+    "flux": "flux:Flux",
 }
-_REGISTRY: dict[str, type[JobScheduler]] = {}
-
-
-def register_scheduler(kind: str) -> Callable[[type[JobScheduler]], type[JobScheduler]]:
-    """Register a scheduler under the `kind` used in site files."""
-
-    def register(scheduler: type[JobScheduler]) -> type[JobScheduler]:
-        _REGISTRY[kind], scheduler.kind = scheduler, kind
-        return scheduler
-
-    return register
+"""Module in this package and class of each scheduler, keyed by its name in site files."""
 
 
 def scheduler_class(kind: str) -> type[JobScheduler]:
-    """Return the scheduler class of this kind."""
-    importlib.import_module(_MODULES[kind])
-    return _REGISTRY[kind]
+    """Return the scheduler class of this kind. Only the module of this scheduler is imported."""
+    module, _, name = _CLASSES[kind].partition(":")
+    scheduler: type[JobScheduler] = getattr(importlib.import_module(f"hpcbench.batch.schedulers.{module}"), name)
+    return scheduler

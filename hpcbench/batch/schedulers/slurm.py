@@ -9,7 +9,7 @@ from hpcbench.batch.schedulers.cancelling import Force, cancel
 from hpcbench.batch.schedulers.clean_environment import clean_environment, plain_environment
 from hpcbench.batch.schedulers.client import ask, portions
 from hpcbench.batch.schedulers.job_status import JobStatus
-from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt, register_scheduler
+from hpcbench.batch.schedulers.scheduler import JobScheduler, Receipt
 from hpcbench.batch.schedulers.slurm_query import SlurmQuery, since
 from hpcbench.batch.schedulers.submit_command import submit_script
 from hpcbench.batch.sites.site import Site
@@ -22,10 +22,10 @@ _REFUSED = re.compile(r"Kill job error on job id (\S+): (.+)")
 _OVER = re.compile("already completing or completed|Invalid job id")
 
 
-@register_scheduler("slurm")
 class Slurm(JobScheduler):
     """Slurm, used from a node with Slurm commands."""
 
+    kind = "slurm"
     programs = ("sbatch", "squeue", "scancel")
 
     def __init__(self, root: Path, site: Site) -> None:

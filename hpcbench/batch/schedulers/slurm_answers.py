@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from hpcbench.batch.schedulers.cluster import parse_bytes
 from hpcbench.batch.schedulers.job_status import JobStatus
@@ -141,18 +141,12 @@ def read_states(text: str) -> dict[str, JobStatus]:
     return statuses
 
 
-@dataclass
-class _Job:
-    row: Mapping[str, str]
-    steps: list[Mapping[str, str]] = field(default_factory=list)
-
-
 def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, JobStatus]:
     """Parse sacct output with `fields`.
 
     From the lines of job steps, only out-of-memory states, memory usage, and energy are used.
     """
-    jobs: dict[str, _Job] = {}
+    jobs: dict[str, Mapping[str, str]] = {}
     steps: dict[str, list[Mapping[str, str]]] = {}
     for cells in _rows(text, len(fields)):
         row = dict(zip(fields, cells, strict=True))
@@ -160,25 +154,24 @@ def read_sacct(text: str, fields: tuple[str, ...] = SACCT_FIELDS) -> dict[str, J
         if dot:
             steps.setdefault(job_id, []).append(row)
         else:
-            jobs[job_id] = _Job(row)  # if an id was reused, the last row is used
+            jobs[job_id] = row  # if an id was reused, the last row is used
     statuses: dict[str, JobStatus] = {}
     for job_id, job in jobs.items():
-        job.steps = steps.get(job_id, [])
-        _file(statuses, job_id, _accounted(job))
+        _file(statuses, job_id, _accounted(job, steps.get(job_id, [])))
     return statuses
 
 
-def _accounted(job: _Job) -> JobStatus:
-    row, theirs = job.row, job.row["State"]
+def _accounted(row: Mapping[str, str], steps: Sequence[Mapping[str, str]]) -> JobStatus:
+    theirs = row["State"]
     ours = state(theirs)
     reason = _reason(theirs, row.get("Reason", "") if ours.alive else "")
-    if ours is State.FAILED and any(state(step["State"]) is State.OUT_OF_MEMORY for step in job.steps):
+    if ours is State.FAILED and any(state(step["State"]) is State.OUT_OF_MEMORY for step in steps):
         ours, reason = State.OUT_OF_MEMORY, f"{theirs}: OUT_OF_MEMORY of a step"
     figures = {name: _time(cell) or _strip_placeholder(cell) for name, cell in row.items() if name not in _NO_FIGURES}
-    used = [value for step in (row, *job.steps) if (value := _strip_placeholder(step.get("MaxRSS", "")))]
+    used = [value for step in (row, *steps) if (value := _strip_placeholder(step.get("MaxRSS", "")))]
     if used:
         figures["MaxRSS"] = max(used, key=parse_bytes)
-    energy = [int(value) for step in (row, *job.steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
+    energy = [int(value) for step in (row, *steps) if (value := step.get("ConsumedEnergyRaw", "")).isdigit()]
     figures["ConsumedEnergyRaw"] = str(max(energy, default=0) or "")  # 0 means that the node has no energy meter
     return JobStatus(
         ours,

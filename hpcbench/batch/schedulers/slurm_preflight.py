@@ -24,17 +24,6 @@ _OWN = re.compile(r"#SBATCH (?:--job-name|--output|--error|-J|-o|-e)\b")
 def preflight(root: Path, jobs: Sequence[BatchJob], account: str | None, dialect: SubmitDialect) -> Iterator[str]:
     """Check the jobs of a submission on disk with Slurm. Yield lines for the user.
 
-    Parameters
-    ----------
-    root
-        Directory of the submission.
-    jobs
-        Jobs to submit.
-    account
-        Account of the study.
-    dialect
-        Patterns of refusals, and remedies.
-
     Raises
     ------
     UserError

@@ -31,6 +31,8 @@ _BAD_FIELD = re.compile(r'Invalid field requested: "(\w+)"')
 class SlurmQuery:
     """Slurm job queries that do not repeat options that Slurm has refused.
 
+    Each method raises a `UserError` if the controller does not respond.
+
     Parameters
     ----------
     since
@@ -45,13 +47,7 @@ class SlurmQuery:
         self._fields: tuple[str, ...] = SACCT_FIELDS
 
     def read_statuses(self, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids. Ids that Slurm does not list are omitted.
-
-        Raises
-        ------
-        UserError
-            The controller does not respond.
-        """
+        """Return the statuses of these ids. Ids that Slurm does not list are omitted."""
         wanted = list(dict.fromkeys(ids))
         listed = self.listed(wanted)
         over = [job for job in wanted if job not in listed or not listed[job].state.alive]
@@ -65,26 +61,14 @@ class SlurmQuery:
         return {job: listed[job] for job in wanted if job in listed}
 
     def listed(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the statuses of these ids as listed by squeue, which keeps ended jobs for a few minutes.
-
-        Raises
-        ------
-        UserError
-            The controller does not respond.
-        """
+        """Return the statuses of these ids as listed by squeue, which keeps ended jobs for a few minutes."""
         statuses: dict[str, JobStatus] = {}
         for some in portions(list_jobs(ids)):
             statuses.update(self._squeue(["--jobs", ",".join(some)]))
         return {job: statuses[job] for job in ids if job in statuses}
 
     def named(self, *names: str) -> dict[str, JobStatus]:
-        """Return the statuses of all jobs with these names, keyed by element id.
-
-        Raises
-        ------
-        UserError
-            The controller does not respond.
-        """
+        """Return the statuses of all jobs with these names, keyed by element id."""
         argv = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T"]
         answer = ask(argv, _environment())
         if answer.status:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hpcbench.batch.schedulers.clean_environment import clean_environment, plain
 from hpcbench.batch.schedulers.client import ask
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_dialect import DIALECT, OVER, build_bsub_command
+from hpcbench.batch.schedulers.lsf_hosts import find_lsf_hosts
 from hpcbench.batch.schedulers.lsf_query import HANGS, LsfQuery
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
 from hpcbench.batch.schedulers.submit_command import submit_script
@@ -34,25 +35,17 @@ def lsf_id(job_id: str) -> str:
 _QUERY = LsfQuery()
 
 
-def _read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
+def read_statuses(ids: Sequence[str]) -> Mapping[str, JobStatus]:
+    """Return the statuses of submitit's job ids. One bjobs call covers all jobs, and bhist those that it omits."""
     statuses = _QUERY.read_statuses([lsf_id(job) for job in ids])
     return {job: statuses[lsf_id(job)] for job in ids if lsf_id(job) in statuses}
-
-
-class LSFInfoWatcher(StatusWatcher):
-    """Watcher that polls all jobs with one bjobs call, and uses bhist for jobs that bjobs no longer lists."""
-
-    def __init__(
-        self, words: Callable[[Sequence[str]], Mapping[str, JobStatus]] = _read_statuses, delay_s: int = 60
-    ) -> None:
-        super().__init__(words, delay_s=delay_s)
 
 
 class LSFJob(core.Job[core.R]):
     """A Python function that runs under LSF."""
 
     _cancel_command = "bkill"
-    watcher = LSFInfoWatcher()
+    watcher = StatusWatcher(read_statuses)
 
     def cancel(self, check: bool = True) -> None:
         """Cancel the job. If `check` is set, raise an error if LSF refuses to cancel it."""
@@ -221,26 +214,13 @@ class LSFJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def hostnames(self) -> list[str]:
-        """Unique hosts of the ranks. If only the first host has a single slot, it is a launch host and is excluded."""
-        listed = _hosts()
-        slots = {host: listed.count(host) for host in listed}
-        if len(slots) > 1 and slots[listed[0]] == 1 and max(slots.values()) > 1:
-            del slots[listed[0]]
-        return list(slots) or [self.hostname]
+        """Unique hosts of the ranks, without the launch host."""
+        return find_lsf_hosts(os.environ, easy=True) or [self.hostname]
 
     def _requeue(self, countdown: int) -> None:
         job = lsf_id(self.job_id)
         logger.get_logger().info(f"Requeueing job {job} ({countdown} remaining timeouts)")
         subprocess.run(["brequeue", job], check=True, stdin=subprocess.DEVNULL, timeout=60)
-
-
-def _hosts() -> list[str]:
-    """Return one host per slot. LSB_HOSTS is not set in large jobs."""
-    try:
-        return Path(os.environ["LSB_DJOB_HOSTFILE"]).read_text(encoding="utf-8").split()
-    except (KeyError, OSError):
-        pairs = os.environ.get("LSB_MCPU_HOSTS", "").split()
-        return [host for host, slots in zip(pairs[::2], pairs[1::2], strict=False) for _ in range(int(slots))]
 
 
 def owner() -> str:

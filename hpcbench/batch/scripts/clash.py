@@ -21,8 +21,6 @@ def clash(site: Site, option: str, value: object = None) -> str | None:
 
     Parameters
     ----------
-    site
-        The site.
     option, value
         Entry of ``scheduler.directives``.
     """

@@ -72,17 +72,6 @@ PROGRAMS: dict[Kind, str] = {
 _BRINGS_MPI = ("podman-hpc", "shifter")
 """Kinds for which the site provides modules with the host's MPI library."""
 _ADD_PATHS = 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$@"'
-_Builder = Callable[[ContainerRequest], Contained]
-_REGISTRY: dict[str, _Builder] = {}
-
-
-def _register(*kinds: Kind) -> Callable[[_Builder], _Builder]:
-    def register(build: _Builder) -> _Builder:
-        for kind in kinds:
-            _REGISTRY[kind] = build
-        return build
-
-    return register
 
 
 def check(container: Container, site: Site) -> None:
@@ -117,18 +106,10 @@ def contained(
 
     Parameters
     ----------
-    container
-        Container with a kind and an image.
-    site
-        Site of the job.
-    ranks_per_node
-        Number of containers per node.
     root
         Absolute path of the submission's directory.
     reads
         Files that ranks read. ``DIRECTORY/.`` stands for all files in a directory.
-    names
-        Names of the variables that ranks need.
 
     Raises
     ------
@@ -141,7 +122,7 @@ def contained(
     if adds_mpi:
         binds += [(path, path, True) for path in container.mpi_paths]
     request = ContainerRequest(container, site, ranks_per_node, root, tuple(_drop_nested(binds)), tuple(names))
-    arguments = _REGISTRY[str(container.kind)](request)
+    arguments = _BUILDERS[str(container.kind)](request)
     paths = ["sh", "-c", _ADD_PATHS, ":".join(container.mpi_paths)] if adds_mpi else []
     return Contained(arguments.launch, [*arguments.inside, *paths])
 
@@ -158,7 +139,6 @@ def _drop_nested(binds: Iterable[Bind]) -> list[Bind]:
     return outer
 
 
-@_register("apptainer", "singularity")
 def _apptainer(request: ContainerRequest) -> Contained:
     """Build the arguments of Apptainer, formerly Singularity. Apptainer passes the environment on to the ranks."""
     binds = [word for bind in request.format_binds() for word in ("--bind", bind)]
@@ -167,7 +147,6 @@ def _apptainer(request: ContainerRequest) -> Contained:
     return Contained([], [*command, request.image])
 
 
-@_register("pyxis")
 def _pyxis(request: ContainerRequest) -> Contained:
     """Build the options of Slurm's pyxis plugin.
 
@@ -182,7 +161,6 @@ def _pyxis(request: ContainerRequest) -> Contained:
     return Contained([image, f"--container-mounts={mounts}", workdir, *request.container.args], [])
 
 
-@_register("podman-hpc")
 def _podman_hpc(request: ContainerRequest) -> Contained:
     """Build the arguments of NERSC's podman-hpc. Only named variables are passed on. A name may end with ``*``."""
     if request.gpu == "rocm":
@@ -198,7 +176,6 @@ def _podman_hpc(request: ContainerRequest) -> Contained:
     return Contained([], [*command, request.image])
 
 
-@_register("shifter")
 def _shifter(request: ContainerRequest) -> Contained:
     """Build the arguments of NERSC's shifter. Site modules add the GPU driver and the MPI library."""
     if request.gpu == "rocm":
@@ -213,7 +190,6 @@ def _shifter(request: ContainerRequest) -> Contained:
     return Contained([], ["shifter", *options, *volumes, *request.container.args])
 
 
-@_register("charliecloud")
 def _charliecloud(request: ContainerRequest) -> Contained:
     """Build the arguments of Charliecloud. All ranks on a node share one container, so that they can share memory."""
     if request.container.gpu not in ("auto", "none"):
@@ -230,3 +206,13 @@ def _charliecloud(request: ContainerRequest) -> Contained:
     several = ["--join", f"--join-ct={request.ranks_per_node}"] if request.ranks_per_node > 1 else []
     args = [*binds, f"--cd={request.root}", *request.container.args]
     return Contained([], [*without_tmpdir, "ch-run", *several, *args, request.image, "--"])
+
+
+_BUILDERS: dict[str, Callable[[ContainerRequest], Contained]] = {
+    "apptainer": _apptainer,
+    "singularity": _apptainer,
+    "pyxis": _pyxis,
+    "podman-hpc": _podman_hpc,
+    "shifter": _shifter,
+    "charliecloud": _charliecloud,
+}

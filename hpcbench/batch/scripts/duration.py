@@ -78,13 +78,7 @@ class Duration:
 
     @classmethod
     def of_lsf(cls, text: str) -> "Duration":
-        """Parse an LSF run limit: ``90``, ``1:30`` or ``90.0 min``, optionally followed by a host.
-
-        Raises
-        ------
-        ValueError
-            The text is not an LSF run limit.
-        """
+        """Parse an LSF run limit: ``90``, ``1:30`` or ``90.0 min``, optionally followed by a host."""
         match = _LSF.fullmatch(text.strip())
         if not match:
             raise ValueError(f"{text[:40]!r} is not a run limit of LSF")

@@ -27,8 +27,6 @@ def head(job: Job, site: Site, *, name: str, root: str, log: str, array: str | N
 
     Parameters
     ----------
-    job, site
-        Job and site.
     name
         Name in the queue.
     root
@@ -152,7 +150,7 @@ def _flux(job: Job, site: Site, name: str, array: str | None) -> Options:
         raise ValueError("flux has no job arrays")
     options: Options = [("--job-name", name), ("--nodes", job.shape.nodes), ("--exclusive", None), *_gpus(job, site)]
     if job.walltime is not None:
-        options.append(("--time-limit", f"{job.walltime.seconds}s"))
+        options.append(("--time-limit", job.walltime.flux()))
     return options + _charged(job, site, "--queue", "--bank")
 
 

@@ -1,50 +1,24 @@
 """Launch commands as argument lists, with one function per launcher dialect."""
 
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 
-from hpcbench.batch.scripts.shape import Shape, check, resource_sets, shape
+from hpcbench.batch.scripts.shape import Shape, cut_node, shape
 from hpcbench.batch.sites.site import Site
 
 Launch = Callable[[Shape, Site], list[str]]
 """Function that returns the launcher's arguments, without the program name."""
 
-_REGISTRY: dict[str, tuple[str, Launch]] = {}
 HOST_FILE = "jobs/JOB/hosts"
 """Placeholder in launch commands for the job's host file, which has one line per rank and omits the launch host."""
 _MOST_TRIED = 4096
 """Maximum number of ranks per node in the search for a shape that fits."""
 
 
-def register_launcher(kind: str, program: str) -> Callable[[Launch], Launch]:
-    """Register a launcher dialect and its program name under the `kind` used in site files."""
-
-    def register(launch: Launch) -> Launch:
-        _REGISTRY[kind] = (program, launch)
-        return launch
-
-    return register
-
-
-def solve(
-    site: Site,
-    *,
-    nodes: int,
-    ranks_per_node: int,
-    gpus_per_rank: Fraction | None = None,
-    cores_per_rank: int | None = None,
-    program: str | None = None,
-) -> tuple[Shape, list[str]]:
-    """Return the shape of a run on the site, and the launch command.
+def solve(site: Site, *, nodes: int, ranks_per_node: int, program: str | None = None) -> tuple[Shape, list[str]]:
+    """Return the shape of a run on the site, and the launch command, to which the command of a rank is appended.
 
     Parameters
     ----------
-    site
-        The site.
-    nodes, ranks_per_node
-        Number of nodes, and number of ranks per node.
-    gpus_per_rank, cores_per_rank
-        GPUs and cores per rank. The default is an equal part of the node (see `shape`).
     program
         Path of the launcher. The default is the site's launcher, or the dialect's program.
 
@@ -54,50 +28,29 @@ def solve(
         The ranks do not fit on the node, or the dialect cannot express their shape. The message is one line with the
         reason and the nearest fit.
     """
+    usual, launch = _DIALECTS[site.launcher.kind]
 
-    def attempt(ranks: int, gpus: Fraction | None, cores: int | None) -> tuple[Shape, list[str]]:
-        attempted = shape(site, nodes=nodes, ranks_per_node=ranks, gpus_per_rank=gpus, cores_per_rank=cores)
-        return attempted, launch_line(attempted, site, program)
+    def attempt(ranks: int) -> tuple[Shape, list[str]]:
+        attempted = shape(site, nodes=nodes, ranks_per_node=ranks)
+        return attempted, [program or site.launcher.program or usual, *launch(attempted, site), *site.launcher.args]
 
     try:
-        return attempt(ranks_per_node, gpus_per_rank, cores_per_rank)
+        return attempt(ranks_per_node)
     except ValueError as error:
         reason = error
     most = min(max(site.node.usable_cores, site.node.gpus), _MOST_TRIED)
-    numbers = sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number))
-    as_asked = [(ranks, gpus_per_rank, cores) for ranks in numbers for cores in (cores_per_rank, None)]
-    for ranks, gpus, cores in dict.fromkeys([*as_asked, *((ranks, None, None) for ranks in numbers)]):
+    for ranks in sorted(range(1, most + 1), key=lambda number: (abs(number - ranks_per_node), number)):
         try:
-            nearest, _ = attempt(ranks, gpus, cores)
+            nearest, _ = attempt(ranks)
         except ValueError:
             continue
         raise ValueError(f"{reason}; the nearest shape that fits is {nearest}") from None
     raise reason
 
 
-def launch_line(shape: Shape, site: Site, program: str | None = None) -> list[str]:
-    """Return the launch command, to which the command of a rank is appended.
-
-    Parameters
-    ----------
-    shape, site
-        Shape of the job, and its site.
-    program
-        Path of the launcher. The default is the site's launcher, or the dialect's program.
-
-    Raises
-    ------
-    ValueError
-        The node is too small for the shape, or the dialect cannot express the shape.
-    """
-    check(shape, site)
-    usual, launch = _REGISTRY[site.launcher.kind]
-    return [program or site.launcher.program or usual, *launch(shape, site), *site.launcher.args]
-
-
 def program_name(kind: str) -> str:
     """Return the program name of a dialect."""
-    return _REGISTRY[kind][0]
+    return _DIALECTS[kind][0]
 
 
 def export_words(names: Iterable[str], site: Site) -> list[str]:
@@ -110,8 +63,6 @@ def export_words(names: Iterable[str], site: Site) -> list[str]:
     return [word for name in names for word in (option, name)] if option else []
 
 
-@register_launcher("auto", "mpiexec")  # the dialect is detected when the site is loaded
-@register_launcher("mpich", "mpiexec")
 def mpich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MPICH's Hydra.
 
@@ -136,7 +87,6 @@ def _hosts(site: Site) -> list[str]:
     return ["-f", HOST_FILE] if site.scheduler.kind == "lsf" and site.scheduler.allocation == "nodes" else []
 
 
-@register_launcher("mvapich", "mpiexec")
 def mvapich(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of MVAPICH's mpiexec, a version of Hydra.
 
@@ -147,7 +97,6 @@ def mvapich(shape: Shape, site: Site) -> list[str]:
     return [*mpich(shape, site), *off]
 
 
-@register_launcher("mpirun_rsh", "mpirun_rsh")
 def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of mpirun_rsh, the launcher of MVAPICH2 and MVAPICH2-GDR.
 
@@ -162,7 +111,6 @@ def mpirun_rsh(shape: Shape, site: Site) -> list[str]:
     return [*argv, "MV2_ENABLE_AFFINITY=1", "MV2_CPU_BINDING_POLICY=hybrid", cores, *gpus]
 
 
-@register_launcher("openmpi", "mpirun")
 def openmpi(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of Open MPI's mpirun."""
     place = f"ppr:{shape.ranks_per_node}:node"
@@ -171,7 +119,6 @@ def openmpi(shape: Shape, site: Site) -> list[str]:
     return ["-np", str(shape.ranks), "--map-by", f"{place}:PE={shape.cores_per_rank}", "--bind-to", "core"]
 
 
-@register_launcher("srun", "srun")
 def srun(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of srun, with all counts given explicitly.
 
@@ -195,7 +142,6 @@ def srun(shape: Shape, site: Site) -> list[str]:
     return [*argv, "--cpu-bind=cores", *again, "--gpu-bind=none"]
 
 
-@register_launcher("flux", "flux")
 def flux(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of `flux run`. Per-task and per-node options are mutually exclusive."""
     if shape.gpus_per_rank and site.visibility != "one":
@@ -218,16 +164,14 @@ def _one_or_all(shape: Shape, site: Site) -> None:
         raise ValueError(f"{kind} gives a rank only whole GPUs: set launcher.visibility to all, or use fewer ranks")
 
 
-@register_launcher("ibrun", "ibrun")
 def ibrun(shape: Shape, site: Site) -> list[str]:
     """Return no arguments. TACC's launcher reads all counts from the job script's directives."""
     return []
 
 
-@register_launcher("jsrun", "jsrun")
 def jsrun(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of IBM's jsrun: -n resource sets with -a ranks each."""
-    sets = resource_sets(shape, site)
+    sets = cut_node(shape.ranks_per_node, shape.gpus_per_rank, site)
     numbers = {"-n": shape.nodes * sets.per_node, "-r": sets.per_node, "-a": sets.ranks, "-c": sets.cores}
     line = [word for option, number in {**numbers, "-g": sets.gpus}.items() for word in (option, str(number))]
     binding = ["-b", f"packed:{shape.cores_per_rank}", "-d", "packed"]
@@ -239,14 +183,26 @@ def _spectrum_takes_gpus(site: Site) -> bool:
     return bool(site.gpu_aware_mpi) and site.launcher.mpi != "mvapich"
 
 
-@register_launcher("lrun", "lrun")
 def lrun(shape: Shape, site: Site) -> list[str]:
     """Return the arguments of LLNL's jsrun wrapper. The wrapper's options cannot contain blanks."""
-    if shape.gpus_per_rank > 1:
-        raise ValueError("lrun gives a rank at most one GPU: use jsrun, or one rank per GPU")
     if shape.gpus_per_rank and site.visibility == "socket":
         raise ValueError("lrun shows a rank only one GPU or all GPUs: set launcher.visibility to one or all")
     argv = [f"-N{shape.nodes}", f"-T{shape.ranks_per_node}"]
     if shape.gpus_per_rank and site.visibility == "all":
         argv.append("--gpubind=off")
     return [*argv, *(["-M", "-gpu"] if _spectrum_takes_gpus(site) else [])]
+
+
+_DIALECTS: dict[str, tuple[str, Launch]] = {
+    "auto": ("mpiexec", mpich),  # the dialect is detected when the site is loaded
+    "mpich": ("mpiexec", mpich),
+    "mvapich": ("mpiexec", mvapich),
+    "mpirun_rsh": ("mpirun_rsh", mpirun_rsh),
+    "openmpi": ("mpirun", openmpi),
+    "srun": ("srun", srun),
+    "flux": ("flux", flux),
+    "ibrun": ("ibrun", ibrun),
+    "jsrun": ("jsrun", jsrun),
+    "lrun": ("lrun", lrun),
+}
+"""Program and arguments of each launcher dialect, keyed by `launcher.kind` of the site file."""

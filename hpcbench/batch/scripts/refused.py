@@ -29,13 +29,7 @@ The consequence is empty if the script performs the option's task itself, such a
 
 
 def left_out(site: Site) -> set[str]:
-    """Return hpcbench's options that are omitted from the site's scripts.
-
-    Raises
-    ------
-    ValueError
-        A refused option is required.
-    """
+    """Return hpcbench's options that are omitted from the site's scripts."""
     spared = _SPARED.get(site.scheduler.kind, {})
     options = spared.keys() & set(site.scheduler.refuses)
     for group in _TOGETHER.get(site.scheduler.kind, ()):
@@ -45,13 +39,7 @@ def left_out(site: Site) -> set[str]:
 
 
 def check_needed(site: Site, options: set[str]) -> None:
-    """Raise an error if the site refuses a required option.
-
-    Raises
-    ------
-    ValueError
-        The site refuses a required option. The message names the first such option.
-    """
+    """Raise an error if the site refuses a required option."""
     needed = [option for option in site.scheduler.refuses if option in options]
     if needed:
         raise ValueError(

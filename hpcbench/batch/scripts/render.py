@@ -41,26 +41,20 @@ OF_SCRIPT = frozenset(
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-def render(job: Job, *, site: Site, study: str, root: str, templates: Path | None = None) -> str:
+def render(job: Job, *, site: Site, study: str, root: str) -> str:
     """Render a job script.
 
     Parameters
     ----------
-    job, site
-        Job and site.
-    study
-        Name of the study.
     root
         Absolute path of the submission's directory.
-    templates
-        Template directory of the site. Its templates may extend hpcbench's templates as ``hpcbench/NAME``.
 
     Raises
     ------
     ValueError
         A value cannot be written into a script, or a scheduler would read it as a directive.
     UserError
-        A template in `templates` is invalid. The message contains the file and line number.
+        A template of the site is invalid. The message contains the file and line number.
     """
     for name in (job.id, *job.runs):
         if not _ID.fullmatch(name):
@@ -84,10 +78,9 @@ def render(job: Job, *, site: Site, study: str, root: str, templates: Path | Non
     directives = head(job, site, name=job.name or f"{study}-{job.id}", root=root, log=f"jobs/{job.id}/out.log")
     return _script(
         f"{site.scheduler.kind}.sh.j2",
-        templates,
+        site,
         directives,
         job=job,
-        site=site,
         study=study,
         root=root,
         inside=inside,
@@ -106,7 +99,6 @@ def render_array(
     study: str,
     root: str,
     throttle: int | None = None,
-    templates: Path | None = None,
 ) -> tuple[str, str]:
     """Render an array script, ``arrays/NAME.sh``, and the list that the script reads, ``arrays/NAME.txt``.
 
@@ -116,7 +108,7 @@ def render_array(
         Name in the queue.
     jobs
         Jobs of the array. Element k + 1 runs job k. All jobs must request the same resources.
-    site, study, root, templates
+    site, study, root
         As in `render`.
     throttle
         Maximum number of simultaneously running jobs.
@@ -141,7 +133,7 @@ def render_array(
     log = f"arrays/{name}.{index}.log"
 
     directives = head(replace(jobs[0], name=name), site, name=name, root=root, log=log, array=elements)
-    text = _script("array.sh.j2", templates, directives, site=site, study=study, root=root, list=f"arrays/{name}.txt")
+    text = _script("array.sh.j2", site, directives, study=study, root=root, list=f"arrays/{name}.txt")
     return text, "".join(f"{job.id}\n" for job in jobs)
 
 
@@ -150,13 +142,7 @@ RELAY = "after/relay.sh"
 
 
 def render_relay(job: Job, *, site: Site, study: str, root: str) -> str:
-    """Render the script of a relay job with the settings of `job`, on as few nodes as the queue allows.
-
-    Raises
-    ------
-    ValueError
-        A value cannot be written into a script.
-    """
+    """Render the script of a relay job with the settings of `job`, on as few nodes as the queue allows."""
     queue = site.queues.get(job.queue or "")
     nodes = max(1, (queue.min_nodes if queue else None) or 1)
     brief = Duration(300)
@@ -203,10 +189,13 @@ def _driver_options(job: Job, site: Site, host_file: str | None) -> list[str]:
     return options
 
 
-def _script(template: str, templates: Path | None, directives: list[str], **values: Any) -> str:
+def _script(template: str, site: Site, directives: list[str], **values: Any) -> str:
+    templates = Path(site.templates) if site.templates else None
     try:
         environment = template_environment(templates)
-        text = environment.get_template(template).render(version=__version__, directives=directives, **values)
+        text = environment.get_template(template).render(
+            version=__version__, directives=directives, site=site, **values
+        )
     except (ValueError, UserError):
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hpcbench.batch.scripts.duration import Duration
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.contract.problems import show, suggest
+from hpcbench.contract.text import count_noun
 from hpcbench.errors import UserError
 from hpcbench.study.expand import ExpandedRun
 from hpcbench.study.load import Loaded
@@ -58,20 +59,7 @@ def limits(run: ExpandedRun, site: Site) -> Limits:
 
 
 def check_number(queues: Sequence[str | None], loaded: Loaded, site: Site) -> None:
-    """Raise an error if the jobs exceed a queue's limit on jobs per user.
-
-    Parameters
-    ----------
-    queues
-        Queue of each new job.
-    loaded, site
-        Study and site.
-
-    Raises
-    ------
-    UserError
-        There are too many jobs.
-    """
+    """Raise an error if the jobs exceed a queue's limit on jobs per user."""
     if site.scheduler.kind == "local":
         return
     bounds = [(f"queue {name} of {site.site}", queue.max_submitted, queue.source, Counter(queues)[name])
@@ -92,12 +80,6 @@ def longest(queue: Queue, nodes: int) -> Duration | None:
     return min((Duration.parse(text) for text in texts if text), default=None)
 
 
-def most_nodes(queue: Queue) -> int | None:
-    """Return the maximum number of nodes per job in a queue, or None if unknown."""
-    bounds = [queue.max_nodes, queue.bins[-1].max_nodes if queue.bins else None]
-    return min((bound for bound in bounds if bound), default=None)
-
-
 def _queue(run: ExpandedRun, site: Site) -> str | None:
     names = list(site.queues)
     queue = run.study.queue or (names[0] if names else None)
@@ -109,7 +91,7 @@ def _queue(run: ExpandedRun, site: Site) -> str | None:
 
 def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
     queue, nodes = site.queues[name], run.size.nodes
-    least, most, limit = queue.min_nodes or 1, most_nodes(queue), longest(queue, nodes)
+    least, most, limit = queue.min_nodes or 1, queue.most_nodes, longest(queue, nodes)
     who = f"queue {name} of {site.site}"
     others = _others(walltime, nodes, name, site)
     if nodes < least or (most is not None and nodes > most):
@@ -122,8 +104,11 @@ def _check(run: ExpandedRun, walltime: Duration, name: str, site: Site) -> None:
     enough = (b for b in _wider(queue, nodes) if walltime <= b[1])
     more = [f"use {least} nodes or more for up to {allowed}" for least, allowed in enough][:1]
     remedy = _either(f"shorten it to {limit}", *more, *others)
-    at = f" at {nodes} node{'' if nodes == 1 else 's'}"
-    raise _wrong(run, "walltime", f"{walltime}{at}: {who} allows {limit}{up_to}{_cite(queue.source)}: {remedy}")
+    raise _wrong(
+        run,
+        "walltime",
+        f"{walltime} at {count_noun(nodes, 'node')}: {who} allows {limit}{up_to}{_cite(queue.source)}: {remedy}",
+    )
 
 
 def _wider(queue: Queue, nodes: int) -> list[tuple[int, Duration]]:
@@ -137,7 +122,7 @@ def _others(walltime: Duration, nodes: int, name: str, site: Site) -> list[str]:
     """Suggest queues whose known limits allow the unchanged job."""
     remedies = []
     for other, queue in site.queues.items():
-        limit, most = longest(queue, nodes), most_nodes(queue)
+        limit, most = longest(queue, nodes), queue.most_nodes
         fits = (queue.min_nodes or 1) <= nodes and (most is None or nodes <= most)
         if other != name and fits and limit is not None and walltime <= limit:
             remedies.append(f"use queue {other}")

@@ -29,8 +29,6 @@ def have_met(site: Site, results: Path) -> bool:
 
     Parameters
     ----------
-    site
-        Site that defines how ranks are started.
     results
         Directory that contains the study directories.
     """

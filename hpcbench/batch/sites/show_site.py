@@ -6,10 +6,10 @@ from pathlib import Path
 
 from hpcbench.batch.scripts.launchers import solve
 from hpcbench.batch.sites.check_site import check_file
-from hpcbench.batch.sites.limits import most_nodes
 from hpcbench.batch.sites.load_site import load_site, site_names
 from hpcbench.batch.sites.site import Queue, Site
 from hpcbench.console import show_table
+from hpcbench.contract.text import count_noun
 from hpcbench.errors import UserError
 from hpcbench.files import shown_path
 from hpcbench.resources import data_dir
@@ -123,7 +123,7 @@ def _scheduler(site: Site) -> Iterator[str]:
     if scheduler.max_array:
         yield f"arrays up to index {scheduler.max_array}"
     if scheduler.max_submitted:
-        yield _jobs(scheduler.max_submitted)
+        yield f"at most {count_noun(scheduler.max_submitted, 'job')} per user"
     if scheduler.refuses:
         yield f"refuses {', '.join(scheduler.refuses)}"
     for option, value in scheduler.directives.items():
@@ -131,7 +131,7 @@ def _scheduler(site: Site) -> Iterator[str]:
 
 
 def _queue(queue: Queue) -> Iterator[str]:
-    least, most = queue.min_nodes or 1, most_nodes(queue)
+    least, most = queue.min_nodes or 1, queue.most_nodes
     if most is not None:
         yield f"{least} to {most} nodes"
     elif least > 1:
@@ -141,12 +141,8 @@ def _queue(queue: Queue) -> Iterator[str]:
     if queue.max_walltime:
         yield f"at most {queue.max_walltime}"
     if queue.max_submitted:
-        yield _jobs(queue.max_submitted)
+        yield f"at most {count_noun(queue.max_submitted, 'job')} per user"
     yield queue.source or "no limits known"
-
-
-def _jobs(most: int) -> str:
-    return f"at most {most} job{'' if most == 1 else 's'} per user"
 
 
 def _node(site: Site) -> Iterator[str]:

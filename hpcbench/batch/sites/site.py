@@ -47,6 +47,12 @@ class Queue(Section):
 
     _walltime = field_validator("max_walltime")(_duration)
 
+    @property
+    def most_nodes(self) -> int | None:
+        """Maximum number of nodes per job, or None if unknown."""
+        bounds = [self.max_nodes, self.bins[-1].max_nodes if self.bins else None]
+        return min((bound for bound in bounds if bound), default=None)
+
 
 class Scheduler(Section):
     """The job scheduler and its settings."""
@@ -228,12 +234,7 @@ class Site(Section):
         """
         if self.scheduler.kind == "local" and not (self.launcher.program or self.launcher.args or self.environment):
             return 1, f"{self.site} is a single machine, and virtual-hosts (--site) emulates several nodes"
-        bounds = {
-            name: min(
-                (most for most in (queue.max_nodes, *[b.max_nodes for b in queue.bins[-1:]]) if most), default=None
-            )
-            for name, queue in self.queues.items()
-        }
+        bounds = {name: queue.most_nodes for name, queue in self.queues.items()}
         maxima = {name: bound for name, bound in bounds.items() if bound is not None}
         if not maxima or len(maxima) < len(bounds):
             return None

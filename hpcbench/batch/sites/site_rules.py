@@ -52,8 +52,6 @@ def faults(site: Site, broken: Collection[FieldPath] = ()) -> list[Fault]:
 
     Parameters
     ----------
-    site
-        Site to check.
     broken
         Paths of invalid values. In the site, these values are missing or have been replaced by substitutes.
     """

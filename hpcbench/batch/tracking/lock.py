@@ -34,8 +34,6 @@ def locked(directory: Path, *, patience: float = 60.0) -> Iterator[None]:
 
     Parameters
     ----------
-    directory
-        Directory to lock.
     patience
         Seconds to wait while another command holds the lock.
 

@@ -52,8 +52,6 @@ def track(root: Path, *, ask: bool = True) -> Tracked:
 
     Parameters
     ----------
-    root
-        Directory of the submission.
     ask
         Whether to query the scheduler. If False, the scheduler's last response is used.
 

@@ -34,8 +34,6 @@ class LogObject:
 
         Parameters
         ----------
-        data
-            The JSON value.
         more
             Values of fields that are not keys of the object.
         """

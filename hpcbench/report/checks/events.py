@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from hpcbench.contract import events
-from hpcbench.contract.events import Binding, End, Start, UnknownGroup
+from hpcbench.contract.events import Binding, End, ProgramCalls, Start, UnknownGroup
 from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import measure_seconds
 from hpcbench.report.checks.relations import TOLERANCE, CheckedRun
@@ -72,7 +72,7 @@ def check_end(subject: CheckedRun) -> Iterator[str]:
         yield subject.at(
             line, f"the end event reports {steps_of_event} steps, but the last step in the log is {log.last_step.step}"
         )
-    if log.final_loss() is None:
+    if log.final_loss() is None and log.event(ProgramCalls) is None:  # the steps of other programs are unknown
         yield subject.at(None, "no evaluation after the last step")
 
 
@@ -87,9 +87,9 @@ _CLOCK = 1.0
 def check_traffic_bytes(subject: CheckedRun) -> Iterator[str]:
     """Check that the channels' bytes equal the sums of the step lines."""
     event = subject.log.event(events.TrafficTotals)
-    if not event or not subject.channels:
-        return
     steps = find_window(subject.log)
+    if not event or not subject.channels or not steps:
+        return
     sums: dict[str, list[int | Unknown]] = {
         "message": [channel.message_bytes for channel in subject.channels],
         "wire": [channel.wire_bytes for channel in subject.channels],

@@ -10,7 +10,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
-VERSION = 9
+VERSION = 10
 """Schema version, which increases if columns are added, removed, renamed or moved, or if their type or unit changes."""
 
 Type = Literal["text", "json", "integer", "real"]
@@ -178,7 +178,10 @@ RUNS = ExportTable(
         _text("codec", "Codec of all traffic that no rule of the scheme matches"),
         _json("rules", "The scheme's rules: codecs by dimension, phase and kind (array)"),
         _json("settings", "All settings of the run: the contents of run.json (object)"),
-        ExportColumn("step_seconds_mean", "real", "s", "Mean step time of the steps that the throughput includes"),
+        ExportColumn("samples_per_s", "real", "1/s", "Samples per second of the steps that the throughput includes"),
+        ExportColumn("tokens_per_s", "real", "1/s", "Tokens per second of these steps"),
+        ExportColumn("tokens_per_s_per_rank", "real", "1/s", "Tokens per second and rank of these steps"),
+        ExportColumn("step_seconds_mean", "real", "s", "Mean step time of these steps"),
         ExportColumn("step_seconds_p50", "real", "s", "Median of these step times"),
         ExportColumn("step_seconds_p95", "real", "s", "95th percentile of these step times"),
         ExportColumn("step_seconds_p99", "real", "s", "99th percentile of these step times"),

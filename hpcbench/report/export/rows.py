@@ -21,7 +21,7 @@ from hpcbench.contract.events import (
     TrafficTotals,
 )
 from hpcbench.contract.values import limit_integer
-from hpcbench.report.basis import find_first_step
+from hpcbench.report.basis import read_basis
 from hpcbench.report.export import (
     CHANNELS,
     IDENTITY,
@@ -37,7 +37,7 @@ from hpcbench.report.export import (
     Value,
 )
 from hpcbench.report.lowest_precision import find_lowest_precisions
-from hpcbench.report.pace import compute_step_times
+from hpcbench.report.pace import compute_pace
 from hpcbench.report.provenance import strip_device_number
 from hpcbench.report.quantities.catalogue import list_exported
 
@@ -103,6 +103,7 @@ _QUANTITIES = tuple(quantity.name for quantity in QUANTITIES)
 
 def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     log, settings = run.log or RunLog(Path()), run.settings
+    pace = compute_pace(log, read_basis(run, log))
     facts, environment = log.read_event(Configuration), log.read_event(Environment)
     hosts = environment.hosts or ()
     gpus = [gpu for host in hosts for gpu in host.gpus or ()]
@@ -124,11 +125,18 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
         "model": clean_text(settings.model.name),
         "parameters": facts.parameters,
         "device": clean_text(settings.device),
-        "precision": clean_text(settings.train.precision),
+        "precision": clean_text(settings.work.precision),
         "algorithm": clean_text(settings.scheme.algorithm),
         "codec": clean_text(settings.scheme.default),
         "rules": as_json(settings.scheme.raw.get("rules")),
         "settings": as_json(settings.raw or None),
+        "samples_per_s": pace.samples_per_s,
+        "tokens_per_s": pace.tokens_per_s,
+        "tokens_per_s_per_rank": pace.tokens_per_s_per_rank,
+        "step_seconds_mean": pace.step_seconds,
+        "step_seconds_p50": pace.step_seconds_median,
+        "step_seconds_p95": pace.step_seconds_p95,
+        "step_seconds_p99": pace.step_seconds_p99,
         "steps_logged": len(log.steps) if run.log else None,
         "steps_planned": limit_integer(log.planned_steps),
         "file": locate(log.path) if run.log else None,
@@ -141,9 +149,6 @@ def _runs(identity: Row, run: RunResult) -> Iterator[Row]:
     }
     values |= {name: getattr(facts, name) for name in _FLOPS}
     values |= {name: clean_text(text) for name, text in find_lowest_precisions(run).items()}
-    values |= {
-        f"step_seconds_{name}": time for name, time in compute_step_times(log, find_first_step(run, log)).items()
-    }
     values |= {path.rpartition(".")[2]: attrgetter(path)(settings) for path in _NUMBERS}
     yield (*identity, *(values[name] for name in RUNS.names[len(IDENTITY) :]))
 
@@ -154,7 +159,7 @@ _NUMBERS = (
     *("ranks", "threads"),
     *("model.layers", "model.hidden", "model.heads", "model.vocab"),
     *("layout.dp", "layout.cp", "layout.tp", "layout.pp"),
-    *("train.zero", "train.seed", "train.warmup_steps", "train.global_batch", "train.micro_batch", "train.seq_len"),
+    *("train.zero", "train.seed", "work.warmup_steps", "work.global_batch", "train.micro_batch", "work.seq_len"),
 )
 """Setting paths of the table's integer columns."""
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.report.export import RUNS, VERSION
+from hpcbench.report.pace import UNITS, Rates, choose_rate
 from hpcbench.report.statistics import is_usable
 
 SUFFIXES = (".sqlite", ".db")
@@ -23,11 +24,6 @@ STACK = (*_SOFTWARE, *_MACHINE)
 """Columns whose changes are marked on the time axis."""
 _LEAST = ("run", "study", "scheme", "state", "started", "file")
 """Required columns of an export file."""
-_SECONDS = """
-    SELECT file, avg(seconds), sum(samples_per_s * seconds) / sum(seconds), avg(samples_per_s) FROM records
-    JOIN (SELECT file AS log, max(coalesce(warmup_steps, 1), 0) AS warm FROM runs) ON log = file
-    WHERE event = 'step' AND step > warm GROUP BY file
-"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,8 @@ class SeriesKey:
     site: str
     cell: str
     scheme: str
+    unit: str
+    """Unit of the speeds: the first of `UNITS` that most of the runs provide."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class SubmissionSpeed:
     """Start time of the first run (UTC, ISO 8601)."""
     submission: str
     speeds: tuple[float, ...]
-    """Samples per second of each completed run."""
+    """Speed of each completed run, in the unit of the series."""
     stack: Mapping[str, str] = field(default_factory=dict)
     """Known values of the `STACK` columns."""
 
@@ -89,8 +87,29 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def read_history(files: Sequence[Path], since: str = "") -> tuple[dict[SeriesKey, list[SubmissionSpeed]], list[str]]:
-    """Return the points of each series in chronological order, and the submissions without a known start.
+@dataclass(frozen=True)
+class LeftOut:
+    """Submissions that are not part of a history. Each contains completed runs of at least one series."""
+
+    undated: Sequence[str] = ()
+    """Submissions whose start is unknown."""
+    unmeasured: Sequence[str] = ()
+    """Submissions without a speed in the unit of the series, with the scheme."""
+
+    def describe(self) -> list[str]:
+        """Return a sentence for each reason."""
+        reasons = {"their start is unknown": self.undated, "their runs have no speed": self.unmeasured}
+        return [
+            f"Left out, because {reason}: {', '.join(map(make_printable, names))}."
+            for reason, names in reasons.items()
+            if names
+        ]
+
+
+def read_history(
+    files: Sequence[Path], since: datetime | None = None
+) -> tuple[dict[SeriesKey, list[SubmissionSpeed]], LeftOut]:
+    """Return the points of each series in chronological order, and the submissions that are left out.
 
     A run that occurs in several files counts once. Submissions from different files are distinct even if their
     directory is the same, because CI jobs often reuse a directory.
@@ -100,7 +119,7 @@ def read_history(files: Sequence[Path], since: str = "") -> tuple[dict[SeriesKey
     UserError
         If a file is damaged, not an export, or has a newer version.
     """
-    points: dict[SeriesKey, dict[tuple[Path, str], list[dict[str, Any]]]] = {}
+    points: dict[tuple[str, str, str, str], dict[tuple[Path, str], list[dict[str, Any]]]] = {}
     seen = set()
     for file in files:
         for run in _read_file(file):
@@ -108,21 +127,24 @@ def read_history(files: Sequence[Path], since: str = "") -> tuple[dict[SeriesKey
             identity = submission, run["study"], run["site"], run["run"], run["started"] or str(file)
             if identity not in seen:
                 seen.add(identity)
-                key = SeriesKey(run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or "")
-                points.setdefault(key, {}).setdefault((file, submission), []).append(run)
+                key = run["study"] or "", run["site"] or "", _format_cell(run["cell"]), run["scheme"] or ""
+                points.setdefault(key, {}).setdefault((file, submission or str(file)), []).append(run)
     series = {}
     undated: dict[str, None] = {}
+    unmeasured: dict[str, None] = {}
     for key, submissions in points.items():
-        speeds = [_make_point(submission, runs) for (_, submission), runs in submissions.items()]
-        undated |= dict.fromkeys(point.submission for point in speeds if not point.time)
-        dated = [point for point in speeds if point.time and point.time >= since]
-        if recent := sorted(dated, key=lambda point: point.start):
-            series[key] = recent
-    return series, list(undated)
+        rate = choose_rate([run["rates"] for runs in submissions.values() for run in runs])
+        speeds = [_make_point(submission, runs, rate) for (_, submission), runs in submissions.items()]
+        unmeasured |= dict.fromkeys(f"{point.submission}: {key[-1]}" for point in speeds if not point.speeds)
+        undated |= dict.fromkeys(point.submission for point in speeds if point.speeds and not point.time)
+        dated = [point for point in speeds if point.speeds and point.time]
+        if recent := [point for point in dated if since is None or point.start >= since]:
+            series[SeriesKey(*key, UNITS[rate])] = sorted(recent, key=lambda point: point.start)
+    return series, LeftOut(list(undated), list(unmeasured))
 
 
 def _read_file(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the completed runs of a file, with ``speed`` added."""
+    """Yield the completed runs of a file, with ``rates`` added."""
     name = make_printable(str(file))
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
@@ -138,13 +160,10 @@ def _read_file(file: Path) -> Iterator[dict[str, Any]]:
                     f"{name}: table runs has no column {missing[0]}: write the file again with `hpcbench report "
                     "--export`"
                 )
-            paces = {row[0]: row for row in base.execute(_SECONDS)}
             columns = ", ".join(column.name for column in RUNS.columns if column.name in present)
             for row in base.execute(f"SELECT {columns} FROM runs WHERE state = 'completed'"):
                 run = dict.fromkeys(RUNS.names) | dict(row)
-                speed = _compute_speed(run["global_batch"], paces.get(run["file"]))
-                if speed and speed > 0 and is_usable(speed):
-                    yield run | {"speed": speed}
+                yield run | {"rates": _read_rates(run)}
     except sqlite3.Error as error:
         raise UserError(
             f"{name}: cannot be read ({make_printable(str(error))}): write the file again with `hpcbench report "
@@ -152,23 +171,23 @@ def _read_file(file: Path) -> Iterator[dict[str, Any]]:
         ) from None
 
 
-def _compute_speed(batch: float | None, pace: Sequence[Any] | None) -> float | None:
-    """Return the samples per second over the counted steps: work divided by time."""
-    if pace is None:
-        return None
-    _, seconds, weighted, plain = pace
-    numbers = [value for value in (batch / seconds if batch and seconds else None, weighted, plain) if value]
-    return float(numbers[0]) if numbers else None
+def _read_rates(run: Mapping[str, Any]) -> Rates:
+    """Return the speed of a run. Files before version 10 contain only the step time and the batch size."""
+    seconds, batch = run["step_seconds_mean"], run["global_batch"]
+    samples = run["samples_per_s"] or (batch / seconds if batch and seconds else None)
+    rates = samples, run["tokens_per_s"], run["tokens_per_s_per_rank"], 1 / seconds if seconds else None
+    return tuple(rate if isinstance(rate, float) and rate > 0 and is_usable(rate) else None for rate in rates)
 
 
-def _make_point(submission: str, runs: Sequence[Mapping[str, Any]]) -> SubmissionSpeed:
+def _make_point(submission: str, runs: Sequence[Mapping[str, Any]], rate: int) -> SubmissionSpeed:
     stack = {
         name: ", ".join(sorted({_format_value(run[name]) for run in runs if run[name]}))
         for name in STACK
         if any(run[name] for run in runs)
     }
-    starts = [run["started"] for run in runs if parse_time(run["started"])]
-    return SubmissionSpeed(min(starts, default=""), submission, tuple(run["speed"] for run in runs), stack)
+    starts = [start.astimezone(timezone.utc) for run in runs if (start := parse_time(run["started"]))]
+    speeds = tuple(run["rates"][rate] for run in runs if run["rates"][rate] is not None)
+    return SubmissionSpeed(min(starts).isoformat() if starts else "", submission, speeds, stack)
 
 
 def _format_value(value: str) -> str:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hpcbench.contract.text import make_printable
+from hpcbench.contract.times import parse_time
 from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
@@ -19,13 +20,20 @@ from hpcbench.report.history.levels import (
     find_changes,
     split_levels,
 )
-from hpcbench.report.history.read import SeriesKey, SubmissionSpeed, describe_changes, find_files, read_history
+from hpcbench.report.history.read import (
+    LeftOut,
+    SeriesKey,
+    SubmissionSpeed,
+    describe_changes,
+    find_files,
+    read_history,
+)
 from hpcbench.report.statistics import geometric_interval
 
 _COLUMNS = (
     Column("scheme", "scheme", text=True),
     Column("time", "started", text=True, help="Start of the first run (UTC)."),
-    Column("samples_per_s", "samples/s (95 % CI)", help="Geometric mean of the runs, with its interval."),
+    Column("speed", "{unit} (95 % CI)", help="Geometric mean of the runs, with its interval."),
     Column("runs", "runs"),
     Column("ratio", "change", help="Speed after a significant change of level, divided by the speed before."),
     Column("stack", "changed software", text=True, group=1, help="Differences from the previous submission."),
@@ -67,13 +75,13 @@ class History(Results):
         All series.
     limit
         Fractional speed loss that is reported as a failure. If None, no failure is reported.
-    undated
-        Submissions that are left out because the start of none of their runs is known.
+    left_out
+        Submissions that are left out.
     """
 
     series: Sequence[SpeedSeries]
     limit: float | None = None
-    undated: Sequence[str] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def slower(self) -> list[SpeedSeries]:
@@ -83,11 +91,11 @@ class History(Results):
         return [series for series in self.series if series.changes and series.loss >= self.limit]
 
     def document(self, *, figures: bool = False) -> Document:
-        """Return a document with one chapter per study, site and cell."""
-        groups: dict[tuple[str, str, str], list[SpeedSeries]] = {}
+        """Return a document with one chapter per study, site, cell and unit."""
+        groups: dict[SeriesKey, list[SpeedSeries]] = {}
         for series in self.series:
-            groups.setdefault((series.key.study, series.key.site, series.key.cell), []).append(series)
-        chapters = [_make_chapter(*group, members, figures) for group, members in groups.items()]
+            groups.setdefault(replace(series.key, scheme=""), []).append(series)
+        chapters = [_make_chapter(group, members, figures) for group, members in groups.items()]
         first = Chapter("History", "", (Sentences(tuple(self.answer()), "bad" if self.slower else ""),))
         return Document("History", (first, *chapters, Chapter("Method", "", (Sentences((_METHOD,)),))))
 
@@ -100,15 +108,19 @@ class History(Results):
         if self.limit is not None and self.slower:
             names = ", ".join(f"{_name(series.key)} by {100 * series.loss:.1f} %" for series in self.slower)
             lines.append(f"Slower than the fastest level by {100 * self.limit:g} % or more: {names}.")
-        if self.undated:
-            names = ", ".join(make_printable(submission) or "unnamed" for submission in self.undated)
-            lines.append(f"Left out, because their start is unknown: {names}.")
-        return lines
+        return [*lines, *self.left_out.describe()]
 
     def content(self) -> dict[str, Any]:
         """Return the series as machine-readable data."""
         failed = bool(self.slower)
-        return {"schema": 1, "limit": self.limit, "failed": failed, "undated": [*self.undated], "series": self.rows()}
+        return {
+            "schema": 1,
+            "limit": self.limit,
+            "failed": failed,
+            "undated": self.left_out.undated,
+            "unmeasured": self.left_out.unmeasured,
+            "series": self.rows(),
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per series."""
@@ -130,10 +142,11 @@ class History(Results):
 
 
 def make_history(
-    points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None, undated: Sequence[str] = ()
+    points: Mapping[SeriesKey, list[SubmissionSpeed]], limit: float | None = None, left_out: LeftOut | None = None
 ) -> History:
     """Return the history of all series, whose changes are tested jointly."""
-    return History([SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()], limit, undated)
+    series = [SpeedSeries(key, of, find_changes(of, len(points))) for key, of in points.items()]
+    return History(series, limit, left_out or LeftOut())
 
 
 def show_history(
@@ -149,13 +162,14 @@ def show_history(
     check_output("--output", output)
     if chosen == "csv":
         raise UserError("history: CSV output is not supported: use --format json, or read the exported files directly")
-    points, undated = read_history(find_files(paths), since)
-    history = make_history(points, limit, undated)
+    first = parse_time(since)
+    if since and first is None:
+        raise UserError(f"--since {make_printable(since, 40)}: give a date such as 2026-11-20")
+    points, left_out = read_history(find_files(paths), first)
+    history = make_history(points, limit, left_out)
     if not history.series:
-        raise UserError(
-            "history: these files contain no completed run with a speed and a start time: check table runs in the "
-            "files, or --since"
-        )
+        reasons = " ".join(left_out.describe()) or "Check table runs in the files, or --since."
+        raise UserError(f"history: these files contain no completed run with a speed and a start time. {reasons}")
     history.show(chosen, output)
     if plots is not None:
         history.save((), plots)
@@ -193,7 +207,7 @@ def _describe(series: SpeedSeries, change: LevelChange) -> str:
     return f"{_name(series.key)}: {percent} {word} since {point.time[:10]} (p = {change.p:.2g}).{because}"
 
 
-def _make_chapter(study: str, site: str, cell: str, members: Sequence[SpeedSeries], figures: bool) -> Chapter:
+def _make_chapter(group: SeriesKey, members: Sequence[SpeedSeries], figures: bool) -> Chapter:
     rows = []
     for series in members:
         changes = {change.at: change for change in series.changes}
@@ -212,12 +226,13 @@ def _make_chapter(study: str, site: str, cell: str, members: Sequence[SpeedSerie
                     phrase(stack),
                 )
             )
-    title = make_printable(f"{study} on {site}" + (f", {cell}" if cell else ""))
-    table = Table("history", "", _COLUMNS, tuple(rows))
-    return make_chapter(title, "", (table, _plot(title, members) if figures else None))
+    title = make_printable(f"{group.study} on {group.site}" + (f", {group.cell}" if group.cell else ""))
+    columns = tuple(replace(column, head=column.head.format(unit=group.unit)) for column in _COLUMNS)
+    table = Table("history", "", columns, tuple(rows))
+    return make_chapter(title, "", (table, _plot(title, group.unit, members) if figures else None))
 
 
-def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
+def _plot(title: str, unit: str, members: Sequence[SpeedSeries]) -> Figure:
     def draw(fig: Any) -> None:
         fig.set_size_inches(WIDTH, 2.6)
         axis = fig.add_subplot()
@@ -241,7 +256,7 @@ def _plot(title: str, members: Sequence[SpeedSeries]) -> Figure:
                     marks[times[i]] = None
         for time in marks:
             axis.axvline(time, color=INK, linestyle=":", linewidth=0.8)
-        axis.set_ylabel("samples/s")
+        axis.set_ylabel(unit)
         axis.set_ylim(bottom=0)
         axis.tick_params(axis="x", rotation=30)
         grid(axis)

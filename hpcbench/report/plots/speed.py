@@ -7,8 +7,9 @@ from hpcbench.collect.submission import Submission
 from hpcbench.plot_style import COLOURS, INK, SMALL, grid
 from hpcbench.present.document import Figure
 from hpcbench.present.notation import significant
-from hpcbench.report.compare import Cell, SchemeRow
+from hpcbench.report.compare import Cell, SchemeRow, choose_common_rate
 from hpcbench.report.measures import Measures, is_gpu
+from hpcbench.report.pace import UNITS
 from hpcbench.report.plots.drawing import (
     Point,
     describe_band,
@@ -52,11 +53,13 @@ def plot_throughput(submission: Submission, cells: list[Cell]) -> Figure | None:
             axis.axvline(1, color=INK, linewidth=1.6, zorder=1)
             for y, row in enumerate(cell.rows):
                 _draw_speeds(axis, y, row, is_baseline=row.scheme == cell.baseline)
-            label_right(axis, [significant(row.samples_per_s) + "*" * row.partial for row in cell.rows], SAMPLES.label)
+            rate = choose_common_rate(cell.rows)
+            speeds = [significant(row.average_rate(rate)) + "*" * row.partial for row in cell.rows]
+            label_right(axis, speeds, UNITS[rate])
         axes[-1].set_xlabel("speed / speed of the baseline")
 
     caption = (
-        "Samples/s of each scheme divided by the baseline's: mean of the pairs with its 95 % interval. Filled "
+        "Speed of each scheme divided by the baseline's: mean of the pairs with its 95 % interval. Filled "
         "mark: significantly faster or not faster. Open mark: inconclusive, or a single pair without an interval."
     )
     if any(row.partial for cell in compared for row in cell.rows):

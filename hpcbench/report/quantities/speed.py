@@ -108,6 +108,8 @@ TOKENS = replace(_declare_rate("tokens_per_s"), head="tokens/s", run=lambda run:
 TOKENS_EACH = replace(
     _declare_rate("tokens_per_s_per_rank"), head="tokens/s/{each}", run=lambda run: run.tokens_per_s_per_rank
 )
+RATES = (SAMPLES, TOKENS, TOKENS_EACH, STEP_SECONDS)
+"""Quantities that show the `Rates`: step times stand for steps per second."""
 SPEED = (
     *(STEP_SECONDS, SAMPLES, MODEL_FLOPS, HARDWARE_FLOPS, UNLABELLED_FLOPS, NEOX_FLOPS, MFU, HFU, TOKENS, TOKENS_EACH),
     *(STEP_MEDIAN, STEP_P95, STEP_P99),

@@ -28,7 +28,7 @@ from hpcbench.report.columns import (
     SPEED,
     STEP_TIME,
     make_columns,
-    make_samples_column,
+    make_rate_column,
     show_finding,
 )
 from hpcbench.report.compare import Cell, SchemeRow
@@ -76,7 +76,7 @@ def tabulate_speed(submission: Submission, cell: Cell) -> Table | None:
         SCHEME_NAME,
         (times, lambda row: estimate(intervals[row.scheme], lambda interval: between(interval, unit.show, ""))),
         *make_columns((STEP_MEDIAN, STEP_P95, STEP_P99), cell.rows, unit=unit),
-        make_samples_column(cell.rows),
+        make_rate_column(cell.rows, 0),
         SPEED.field(),
         *make_columns(list_of_table("speed"), cell.rows, gpu=is_gpu(find_example(cell))),
     ]

@@ -14,7 +14,7 @@ from hpcbench.present.notation import (
     phrase,
     speed_interval,
 )
-from hpcbench.report.columns import LOSS, SCHEME_NAME, SPEED, make_columns, make_samples_column, show_finding
+from hpcbench.report.columns import LOSS, SCHEME_NAME, SPEED, make_columns, make_rate_column, show_finding
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
 from hpcbench.report.front import compute_front
@@ -42,7 +42,7 @@ def tabulate_comparison(cell: Cell, weak: Weakened, *, explain: bool = True) -> 
     fields: list[Field[SchemeRow]] = [
         SCHEME_NAME,
         (VERDICT, lambda row: make_verdict_entry(row, weak)),
-        make_samples_column(rows),
+        make_rate_column(rows),
         SPEED.field(),
         *make_speed_columns(rows),
         *make_columns([LOSS_VALID], rows, group=1),

@@ -3,9 +3,20 @@
 from dataclasses import replace
 
 from hpcbench.collect.submission import RunResult, Submission
+from hpcbench.contract.events import CallGroup, ProgramCalls
 from hpcbench.contract.state import BAD, OPEN
 from hpcbench.present.document import Column, Entry, Field, Table, Tone, tabulate
-from hpcbench.present.notation import DisplayUnit, name, phrase, quantity, seconds_unit
+from hpcbench.present.notation import (
+    DisplayUnit,
+    bytes_unit,
+    figure_column,
+    integer,
+    name,
+    phrase,
+    quantity,
+    seconds_unit,
+    text_column,
+)
 from hpcbench.report.compare import Cell
 from hpcbench.report.measures import Measures, is_gpu
 from hpcbench.report.quantities import Quantity, make_fields
@@ -106,6 +117,31 @@ def tabulate_logs(submission: Submission, cells: list[Cell]) -> Table | None:
         *columns(3, replace(DEVICE, head="memory ({unit})"), LOSS_TRAIN, LOSS_VALID),
     ]
     return tabulate("logs", "", runs, table_fields)
+
+
+def tabulate_calls(cells: list[Cell]) -> Table | None:
+    """Make the table of the calls that hpcbench counted in users' programs, summed over all ranks of a run."""
+    from hpcbench.programs.exact import explain  # imports rich, which only terminals need
+
+    logs = [(run.run.id, run.run.log) for cell in cells for run in cell.runs if run.run.log]
+    calls = [(run, row) for run, log in logs for row in log.read_event(ProgramCalls).rows or ()]
+    unit = bytes_unit(row.call_bytes for _, row in calls)
+    seconds = seconds_unit(time for _, row in calls for time in (row.encode_s, row.decode_s))
+    fields: list[Field[tuple[str, CallGroup]]] = [
+        text_column("run", lambda item: item[0] if len(logs) > 1 else ""),
+        text_column("group", lambda item: f"{item[1].group} ({item[1].ranks})"),
+        text_column("dimension", lambda item: item[1].dimension or ""),
+        text_column("call", lambda item: item[1].call or ""),
+        text_column("type", lambda item: item[1].dtype or ""),
+        text_column("codec", lambda item: item[1].codec or f"none: {explain(item[1].why or '')}"),
+        figure_column("calls", lambda item: item[1].calls, integer),
+        figure_column(f"tensors ({unit.name})", lambda item: item[1].call_bytes, unit.show),
+        figure_column(f"sent ({unit.name})", lambda item: item[1].message_bytes or None, unit.show),
+        figure_column(f"wire ({unit.name})", lambda item: item[1].wire_bytes or None, unit.show),
+        figure_column(f"encode ({seconds.name})", lambda item: item[1].encode_s or None, seconds.show),
+        figure_column(f"decode ({seconds.name})", lambda item: item[1].decode_s or None, seconds.show),
+    ]
+    return tabulate("calls", "Calls of PyTorch's collectives, summed over the ranks", calls, fields, always=0)
 
 
 def _read_dialect(measures: Measures) -> str:

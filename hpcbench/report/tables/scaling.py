@@ -12,7 +12,7 @@ from hpcbench.contract.settings import LoggedSettings
 from hpcbench.contract.text import make_printable
 from hpcbench.present.document import Column, Field, Table, tabulate
 from hpcbench.present.notation import bytes_unit, integer, name, percent, quantity, seconds_unit, significant
-from hpcbench.report.columns import SCHEME, make_samples_column
+from hpcbench.report.columns import SCHEME, make_rate_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import is_gpu
 from hpcbench.report.quantities import make_fields
@@ -219,7 +219,7 @@ def _make_table(kind: ScalingKind, title: str, cells: list[Cell]) -> Table | Non
         return None
     each = "GPUs" if is_gpu(find_example(points[0].size.cell)) else "ranks"
     is_single = len({point.series for point in points}) == 1
-    rates, rate = make_samples_column([point.row for point in points])
+    rates, rate = make_rate_column([point.row for point in points], 0)
     fields: list[Field[ScalingPoint]] = [
         (SCHEME, lambda point: name(point.row.scheme)),
         (

@@ -17,10 +17,10 @@ import hpcbench
 from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.submitit_lsf import (
     LSFExecutor,
-    LSFInfoWatcher,
     LSFJob,
     LSFJobEnvironment,
     owner,
+    read_statuses,
 )
 from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 from hpcbench.contract.state import State
@@ -35,7 +35,7 @@ ROW = "^-^-^-^-^-^-^n1^x^-^-\n"
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers are class attributes. Each test gets its own watcher."""
-    monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
+    monkeypatch.setattr(LSFJob, "watcher", StatusWatcher(read_statuses))
 
 
 def test_entry_points() -> None:

@@ -8,16 +8,16 @@ from hpcbench.batch.schedulers.job_status import JobStatus
 from hpcbench.batch.schedulers.lsf_answers import (
     STATES,
     TERMINATIONS,
-    LsfTimeReader,
     lookup,
     read_delimited,
     read_history,
     read_table,
+    read_time,
     word,
 )
 from hpcbench.contract.state import State
 
-CLOCK = LsfTimeReader(datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc))
+NOW = datetime.datetime(2026, 11, 21, 7, 0, tzinfo=datetime.timezone.utc)
 
 ROWS = [
     ("PEND", State.PENDING, True),
@@ -110,7 +110,7 @@ Job <99> is not found
 
 
 def test_delimited() -> None:
-    statuses = read_delimited(DELIMITED, CLOCK)
+    statuses = read_delimited(DELIMITED, NOW)
     assert set(statuses) == {"12345678", "223[4]", "223[5]", "224", "225", "226[2]"}
     assert statuses["12345678"] == JobStatus(
         State.RUNNING,
@@ -169,7 +169,7 @@ def test_tables() -> None:
 
 @pytest.mark.parametrize("text", ["", "No unfinished job found\n", "A banner\nof 2 lines RUN\n", SHORT.splitlines()[1]])
 def test_no_rows(text: str) -> None:
-    assert read_table(text) == read_delimited(text, CLOCK) == read_history(text, CLOCK) == {}
+    assert read_table(text) == read_delimited(text, NOW) == read_history(text, NOW) == {}
 
 
 def test_ids_of_more_than_seven_digits() -> None:
@@ -222,7 +222,7 @@ No matching job found
 
 
 def test_history() -> None:
-    statuses = read_history(HISTORY, CLOCK)
+    statuses = read_history(HISTORY, NOW)
     assert statuses == {
         "123": JobStatus(
             State.TIMED_OUT,
@@ -253,7 +253,7 @@ def test_history() -> None:
     ],
 )
 def test_times(cell: str, meant: str | None) -> None:
-    assert CLOCK.read(cell) == meant
+    assert read_time(cell, NOW) == meant
 
 
 OLD_FORMS = """
@@ -281,7 +281,7 @@ Summary of time in seconds spent in various states by  Mon Nov 23 10:31:00
 )
 def test_the_hosts_of_all_forms_of_a_dispatch(dispatched: str, hosts: str) -> None:
     text = OLD_FORMS.format(dispatched=dispatched, said="", end="10:30:07")
-    assert read_history(text, CLOCK)["7"].hosts == hosts
+    assert read_history(text, NOW)["7"].hosts == hosts
 
 
 def test_signal_2_at_the_run_limit_is_the_limit_and_before_it_a_cancel() -> None:
@@ -289,7 +289,7 @@ def test_signal_2_at_the_run_limit_is_the_limit_and_before_it_a_cancel() -> None
     asked = "Mon Nov 23 10:10:00: Signal <KILL> requested by user or administrator <me>;\n"
     for name, line, end in (("limit", "", "10:30:07"), ("early", "", "10:10:00"), ("user", asked, "10:30:07")):
         text = OLD_FORMS.format(dispatched="Dispatched to <n1>", said=line, end=end)
-        states[name] = read_history(text, CLOCK)["7"]
+        states[name] = read_history(text, NOW)["7"]
     assert (states["limit"].state, states["limit"].reason) == (State.TIMED_OUT, "LSF's run limit")
     assert states["early"].state is State.CANCELLED
     assert (states["user"].state, states["user"].reason) == (State.CANCELLED, "Signal <KILL> requested by user")

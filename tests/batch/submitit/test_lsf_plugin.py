@@ -13,7 +13,8 @@ import submitit
 from programs import Programs
 
 from hpcbench.batch.schedulers.lsf_script import Parameters, one_line, script_text
-from hpcbench.batch.schedulers.submitit_lsf import LSFInfoWatcher, LSFJob, LSFJobEnvironment
+from hpcbench.batch.schedulers.submitit_lsf import LSFJob, LSFJobEnvironment, read_statuses
+from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 
 PLACE = Path(__file__).parents[2]
 TESTS = os.pathsep.join([str(Path(__file__).parent), *(each for each in sys.path if Path(each).is_relative_to(PLACE))])
@@ -23,7 +24,7 @@ TESTS = os.pathsep.join([str(Path(__file__).parent), *(each for each in sys.path
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """New watchers for each test, because watchers are class attributes."""
-    monkeypatch.setattr(LSFJob, "watcher", LSFInfoWatcher())
+    monkeypatch.setattr(LSFJob, "watcher", StatusWatcher(read_statuses))
 
 
 def describe(value: int) -> dict[str, Any]:

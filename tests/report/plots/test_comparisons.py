@@ -4,9 +4,11 @@ Markers match the compared numbers.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_results import titan_lines, write_program
 from planted_study import Run, channel, planted
 
 from hpcbench.report.front import compute_front
@@ -14,6 +16,7 @@ from hpcbench.report.plots.over_wire import plot_error_over_wire
 from hpcbench.report.plots.speed import plot_scaling, plot_throughput
 from hpcbench.report.plots.step import PARTS, plot_time_split
 from hpcbench.report.plots.trade_off import find_optimal, plot_trade_off
+from hpcbench.report.sections import read
 
 
 def points(axes: Any, marker: str = "o") -> list[tuple[float, float]]:
@@ -60,6 +63,14 @@ def test_one_pair_has_no_interval_and_says_so(draw: Callable[..., Any]) -> None:
     assert points(axes) == [(pytest.approx(1.25), 1)]
     assert not bars(axes) and list_texts(axes) == ["1 pair", "samples/s"]
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"] == ["none"]
+
+
+def test_speeds_of_programs_have_their_unit(draw: Callable[..., Any], tmp_path: Path) -> None:
+    write_program(tmp_path / "001", "torchtitan", {"baseline": [titan_lines(500)], "int8": [titan_lines(800)]})
+    ((submission, cells),) = read([tmp_path / "001"]).sections
+    axes = draw(plot_throughput(submission, cells)).axes[0]
+    assert list_texts(axes) == ["1 pair", "tokens/s/rank"]
+    assert [label.get_text() for label in axes.child_axes[0].get_yticklabels()] == ["500.0", "800.0"]
 
 
 def test_schemes_that_are_not_compared_keep_their_line_and_the_reason(draw: Callable[..., Any]) -> None:

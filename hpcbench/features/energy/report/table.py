@@ -13,7 +13,7 @@ from hpcbench.features.energy import events
 from hpcbench.features.energy.report.joules import StepJoules, read_energy
 from hpcbench.present.document import Column, Entry, Field, Table, tabulate
 from hpcbench.present.notation import speed_interval
-from hpcbench.report.columns import CHANGE, SCHEME_NAME, SPEED, IntervalColumn, make_columns, make_samples_column
+from hpcbench.report.columns import CHANGE, SCHEME_NAME, SPEED, IntervalColumn, make_columns, make_rate_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.evidence import pair_runs
 from hpcbench.report.measures import Measures, select_counted
@@ -143,7 +143,7 @@ def tabulate_energy(submission: Submission, cell: Cell) -> Table | None:
         return None
     fields: list[Field[SchemeRow]] = [
         SCHEME_NAME,
-        make_samples_column(cell.rows),
+        make_rate_column(cell.rows),
         SPEED.field(),
         *make_columns([JOULES_SAMPLE], cell.rows),
         AGAINST_BASELINE.field(),

@@ -7,7 +7,7 @@ from hpcbench.contract.text import make_printable
 from hpcbench.features.network import events
 from hpcbench.features.network.report.sent import read_bytes
 from hpcbench.present.document import Field, Table, tabulate
-from hpcbench.report.columns import SCHEME_NAME, SPEED, make_columns, make_samples_column
+from hpcbench.report.columns import SCHEME_NAME, SPEED, make_columns, make_rate_column
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.measures import Measures
 from hpcbench.report.quantities import BYTES, PERCENT, RATIO, Exported, Quantity
@@ -107,7 +107,7 @@ def list_columns(rows: Sequence[SchemeRow]) -> list[Field[SchemeRow]]:
 
 def table(submission: Submission, cell: Cell) -> Table | None:
     """Tabulate the network bytes. Return None if no run counted bytes."""
-    fields: list[Field[SchemeRow]] = [SCHEME_NAME, make_samples_column(cell.rows), SPEED.field()]
+    fields: list[Field[SchemeRow]] = [SCHEME_NAME, make_rate_column(cell.rows), SPEED.field()]
     shown = len(fields)
     fields += make_columns([NETWORK, AGREEMENT, UNCERTAIN, NVLINK], cell.rows)
     return tabulate("network", "Bytes on the network", cell.rows, fields, notes=_list_notes(cell), always=shown)

@@ -1,10 +1,13 @@
-"""Rules for schemes that change gradients: which matrices have low-rank sums, and which runs allow each mechanism."""
+"""Constraints that the mechanisms of a scheme, such as low-rank sums, impose on the settings of a run."""
 
 import math
 from collections.abc import Iterable, Sequence
 
+from hpcbench.contract import rules
+from hpcbench.contract.layout import Layout
 from hpcbench.contract.scheme import Scheme
-from hpcbench.contract.training import UNFLUSHED, Train
+from hpcbench.contract.traffic import TrafficSettings
+from hpcbench.contract.training import UNFLUSHED, Data, Train
 
 LEAST_RATE = 2
 """Minimum ratio of the number of elements in a matrix to the number of elements in its factors."""
@@ -31,6 +34,20 @@ def count_factors(shapes: Iterable[Sequence[int]], rank: int) -> tuple[int, int]
             continue
         left, right = left + matrix[0] * rank, right + matrix[1] * rank
     return (left + others, right) if left else None
+
+
+def explain_scheme_misfit(scheme: Scheme, setting: TrafficSettings, data: Data) -> str | None:
+    """Return why the rules of a scheme contradict each other or the settings of a run, or None if they do not."""
+    return (
+        rules.find_schedule_misfit(scheme, setting.train)
+        or find_low_rank_misfit(scheme, setting.train)
+        or find_width_misfit(scheme, setting.train)
+        or find_average_misfit(scheme, setting.train)
+        or find_sample_misfit(scheme, setting.train, data, setting.layout)
+        or find_difference_misfit(scheme, setting.train)
+        or rules.explain_wrong_gradients(scheme, setting)
+        or rules.explain_drifting_copies(scheme, setting)
+    )
 
 
 def find_average_misfit(scheme: Scheme, train: Train) -> str | None:
@@ -75,4 +92,42 @@ def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
         return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
     if train.schedule in UNFLUSHED:
         return f"{what}, but schedule {train.schedule} does not end its steps: use schedule 1f1b"
+    return None
+
+
+def find_width_misfit(scheme: Scheme, train: Train) -> str | None:
+    """Return why a run cannot send gradients with mixed widths, or None if it can."""
+    if not any(rule.mixed_bits for rule in scheme.rules):
+        return None
+    what = "mixed_bits splits gradients by width"
+    if train.optimizer == "onebit-adam":
+        return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
+    if train.prune is not None:
+        return f"{what}, but train.prune removes values from messages: leave one of the two out"
+    if train.sync != "all-reduce":
+        return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
+    return None
+
+
+def find_sample_misfit(scheme: Scheme, train: Train, data: Data, layout: Layout) -> str | None:
+    """Return why both stages cannot keep the activations of samples in a run, or None if they can."""
+    if not any(rule.sample_changes for rule in scheme.rules):
+        return None
+    what, batch = "sample_changes sends changes since a sample was last seen", train.global_batch
+    if data.samples is None:
+        return f"{what}, but training samples never recur: set data.samples, or leave sample_changes out"
+    if data.samples % batch:
+        return (
+            f"{what} by the same replica, but data.samples {data.samples} is not a multiple of train.global_batch "
+            f"{batch}: set data.samples to {-(-data.samples // batch) * batch}"
+        )
+    if data.samples >= train.steps * batch:
+        return (
+            f"{what}, but no sample recurs in {train.steps} steps of {batch} samples: set data.samples below "
+            f"{train.steps * batch}, or leave sample_changes out"
+        )
+    if train.schedule in UNFLUSHED:
+        return f"{what}, but schedule {train.schedule} does not end its steps: use schedule 1f1b"
+    if layout.tensor != "1d":
+        return f"{what}, but layout.tensor {layout.tensor} splits samples over ranks: use layout.tensor 1d"
     return None
