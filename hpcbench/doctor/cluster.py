@@ -1,9 +1,11 @@
 """Findings about a machine, with their sources, for the draft of a site file."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpcbench.batch.schedulers.cluster import QueueFacts
+from hpcbench.contract.section import LABEL
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class Cluster:
     def chosen(self) -> QueueFacts | None:
         """Return the queue whose nodes the site file describes: the default queue, unless only other queues have GPUs.
 
-        Queues that are open to the user take precedence.
+        Queues that are open to the user and whose name a site file may contain take precedence.
         """
 
-        def rank(line: QueueFacts) -> tuple[bool, bool, bool, bool]:
+        def rank(line: QueueFacts) -> tuple[bool, ...]:
             kind = line.kind()
-            return bool(line.barred), not (kind and kind.gpus), not line.open, not line.default
+            unlisted = bool(line.name) and not re.fullmatch(LABEL, line.name)
+            return unlisted, bool(line.barred), not (kind and kind.gpus), not line.open, not line.default
 
         return min(self.queues, key=rank, default=None)

@@ -103,7 +103,8 @@ class _Text:
             self._lines.append(
                 f"{'queues:':{_COLUMN}}# the first queue is the default; limits at the time of this draft"
             )
-        for line in sorted(alike, key=lambda line: (line is not self._queue, bool(line.barred))):
+        listed = sorted(alike, key=lambda line: (line is not self._queue, bool(line.barred)))
+        for line in listed:
             limits = {
                 "min_nodes": line.min_nodes,
                 "max_nodes": line.max_nodes,
@@ -118,8 +119,9 @@ class _Text:
         for line in lines:
             if why := self._why_left_out(line):
                 self._note(f"{line.name} is left out {why}", indent=2 if alike else 0)
-        if self._queue and self._queue.max_walltime:
-            usual = min(Duration.parse(self._queue.max_walltime), Duration.parse("2h"))
+        default = listed[0] if listed else self._queue
+        if default and default.max_walltime:
+            usual = min(Duration.parse(default.max_walltime), Duration.parse("2h"))
             self._put(
                 "walltime", str(usual), "default for studies without a walltime; shorter jobs start sooner", sure=False
             )

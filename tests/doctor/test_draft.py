@@ -112,3 +112,15 @@ def test_the_draft_is_valid_for_every_finding(
     cluster = Cluster(kind, fact, name, unique, dict(_schedulers[kind]), notes)
     site = site_of(render(cluster), tmp_path)
     assert site.scheduler.kind == kind and set(site.queues) <= {line.name for line in unique if line.open}
+
+
+@pytest.mark.parametrize(("name", "is_open"), [("gpu", False), ("gpu \\", True)])
+def test_the_default_walltime_fits_the_first_queue_of_the_file(
+    machine: Machine, tmp_path: Path, name: str, is_open: bool
+) -> None:
+    """A queue that the file leaves out has no effect on the default, although the file may describe its nodes."""
+    left_out = QueueFacts(name, "x", [Nodes(2, 8, gpus=4)], open=is_open, max_walltime="2h")
+    short = QueueFacts("short", "x", [Nodes(2, 8)], default=True, open=True, max_walltime="45s")
+    unknown = QueueFacts("unseen", "x", [], open=True, max_walltime="30m")
+    site = site_of(render(Cluster("flux", "x", "m", [left_out, short, unknown], {})), tmp_path)
+    assert name not in site.queues and str(site.walltime) == site.queues[next(iter(site.queues))].max_walltime
