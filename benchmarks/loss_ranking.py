@@ -14,8 +14,9 @@ change of the loss by the changed weight update. loss and descent: their sum. up
 weight update, relative to the square of the update.
 
 rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to the range from 0 to 1.
-Intervals (95 %) come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes and
-schemes with error feedback are left out. `--stored` reads the effects and the losses from a file that `--json` wrote,
+Intervals (95 %) come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes are
+left out, and schemes for which the error of a codec on the values is not the error of their messages: with error
+feedback, differences or mixed widths. `--stored` reads the effects and the losses from a file that `--json` wrote,
 instead of running. Requires hpcbench[train,bench].
 """
 
@@ -161,7 +162,7 @@ def prepare(study: Path, names: Sequence[str], steps: Sequence[int], sets: list[
             scheme = runs[name].scheme
             treatments = {each: scheme.treatment(each) for each in traffic}
             usual = {each: runs[base].scheme.treatment(each).codec for each in traffic}
-            if not any(each.keeps_errors for each in treatments.values()):
+            if not any(each.depends_on_past or each.mixed_bits for each in treatments.values()):
                 used[name] = {
                     " ".join(each): treatment.codec
                     for each, treatment in treatments.items()

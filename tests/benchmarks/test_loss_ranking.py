@@ -73,9 +73,9 @@ def test_noise_of_losses_widens_the_interval(ranking: Any, monkeypatch: pytest.M
     assert rho == pytest.approx(1) and low < 0.7
 
 
-def test_schemes_with_feedback_or_without_loss_are_left_out(ranking: Any) -> None:
+def test_schemes_whose_messages_are_not_the_values_are_left_out(ranking: Any) -> None:
     study = BENCHMARKS.parent / "studies/convergence-few-bits.yaml"
-    names = ["naive-bf16", "naive-int8", "int4-dp", "int3-dp-feedback"]
+    names = ["naive-bf16", "naive-int8", "int4-dp", "int3-dp-feedback", "sdp4bit", "dynamiq"]
     file, used = ranking.prepare(study, names, [40], [])
     assert used == {
         "naive-int8": dict.fromkeys(
