@@ -1,7 +1,7 @@
 """Measure how well estimates from one short run rank schemes by the loss that they cause.
 
     python benchmarks/loss_ranking.py [--studies NAME[=REPORT] ...] [--steps 40 80] [--json FILE] [--stored FILE]
-                                      [--tiny]
+                                      [--all] [--tiny]
 
 NAME is a study in studies/, and REPORT its report as JSON, relative to results/reference. Without a report, the schemes
 are trained here, one after another in the same processes. A short baseline run of each study measures the effect of
@@ -16,8 +16,8 @@ weight update, relative to the square of the update.
 rho is Spearman's rank correlation. `all` correlates the ranks within the studies, scaled to the range from 0 to 1.
 Intervals (95 %) come from a bootstrap over schemes and the uncertainty of the measured losses. Lossless schemes are
 left out, and schemes for which the error of a codec on the values is not the error of their messages: with error
-feedback, differences or mixed widths. `--stored` reads the effects and the losses from a file that `--json` wrote,
-instead of running. Requires hpcbench[train,bench].
+feedback, differences or mixed widths. `--all` leaves out only those with error feedback. `--stored` reads the effects
+and the losses from a file that `--json` wrote, instead of running. Requires hpcbench[train,bench].
 """
 
 import argparse
@@ -146,7 +146,9 @@ def work(paths: Sequence[str]) -> None:
             print(json.dumps({"scheme": run.scheme.name, "loss": loss}), flush=True)
 
 
-def prepare(study: Path, names: Sequence[str], steps: Sequence[int], sets: list[str]) -> tuple[dict[str, Any], Codecs]:
+def prepare(
+    study: Path, names: Sequence[str], steps: Sequence[int], sets: list[str], *, every_scheme: bool = False
+) -> tuple[dict[str, Any], Codecs]:
     """Return the baseline's run file, which measures all codecs of the schemes, and the codecs of the schemes."""
     loaded = load_study(study, sets)
     runs = {run.scheme_name: run for run in expand(loaded, Capacity("this machine", 1, 1024)) if run.repeat == 1}
@@ -162,7 +164,8 @@ def prepare(study: Path, names: Sequence[str], steps: Sequence[int], sets: list[
             scheme = runs[name].scheme
             treatments = {each: scheme.treatment(each) for each in traffic}
             usual = {each: runs[base].scheme.treatment(each).codec for each in traffic}
-            if not any(each.depends_on_past or each.mixed_bits for each in treatments.values()):
+            approximated = any(each.depends_on_past or each.mixed_bits for each in treatments.values())
+            if not any(each.keeps_errors for each in treatments.values()) and (every_scheme or not approximated):
                 used[name] = {
                     " ".join(each): treatment.codec
                     for each, treatment in treatments.items()
@@ -296,6 +299,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, nargs="+", default=[40, 80])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--stored", type=Path)
+    parser.add_argument("--all", action="store_true", help="schemes with differences or mixed widths as well")
     options = parse(parser, studies=STUDIES[3:], steps=[2, 4])
     print("\n".join(head(Path(__file__), ["scipy"])), end="\n\n", flush=True)
     stored = json.loads(options.stored.read_text())["studies"] if options.stored and options.stored.exists() else {}
@@ -307,7 +311,7 @@ def main() -> int:
                 losses = read_losses(REFERENCE / report)
             else:
                 losses = stored[name]["losses"] if name in stored else train_schemes(path, sets)
-            file, used = prepare(path, list(losses), options.steps, sets)
+            file, used = prepare(path, list(losses), options.steps, sets, every_scheme=options.all)
             if name in stored:
                 effects: Effects = {(each["traffic"], each["codec"]): each for each in stored[name]["effects"]}
             else:

@@ -84,6 +84,8 @@ def test_schemes_whose_messages_are_not_the_values_are_left_out(ranking: Any) ->
         "int4-dp": {"DP BACKWARD GRAD": "int4:32/256:nonuniform"},
     }
     assert file["train"]["codec_effects"]["codecs"] == ["int4:32/256:nonuniform", "int8:256"]
+    _, used = ranking.prepare(study, names, [40], [], every_scheme=True)
+    assert used.keys() == {"naive-int8", "int4-dp", "sdp4bit", "dynamiq"}
 
 
 @pytest.mark.long
