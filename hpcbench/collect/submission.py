@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from hpcbench.collect import run_log
 from hpcbench.collect.dialects import read as dialects
 from hpcbench.collect.dialects.table import DIALECTS
-from hpcbench.collect.other_files import describe_other_file
+from hpcbench.collect.file_kinds import describe_other_file
 from hpcbench.collect.program_log import form_of, read_program
 from hpcbench.collect.run_log import RunLog
 from hpcbench.contract.events import Configuration, End, Start

@@ -84,22 +84,20 @@ def find_low_rank_misfit(scheme: Scheme, train: Train) -> str | None:
     what = "low_rank sums the whole gradient of a step"
     if train.zero > 1:
         return f"{what}, but train.zero {train.zero} sums pieces in each micro-batch: set train.zero to 0 or 1"
-    if train.optimizer == "onebit-adam":
-        return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
-    if train.prune is not None:
-        return f"{what} as matrices, but train.prune removes values from its messages: leave one of the two out"
-    if train.sync != "all-reduce":
-        return f"{what}, but sync {train.sync} sends shards to servers: use all-reduce"
     if train.schedule in UNFLUSHED:
         return f"{what}, but schedule {train.schedule} does not end its steps: use schedule 1f1b"
-    return None
+    return _find_changed_gradients(what, train)
 
 
 def find_width_misfit(scheme: Scheme, train: Train) -> str | None:
     """Return why a run cannot send gradients with mixed widths, or None if it can."""
     if not any(rule.mixed_bits for rule in scheme.rules):
         return None
-    what = "mixed_bits splits gradients by width"
+    return _find_changed_gradients("mixed_bits splits gradients by width", train)
+
+
+def _find_changed_gradients(what: str, train: Train) -> str | None:
+    """Return which setting sends something other than whole gradients, or None. `what` names the mechanism."""
     if train.optimizer == "onebit-adam":
         return f"{what}, but the momenta of 1-bit Adam replace gradients: use optimizer adamw"
     if train.prune is not None:

@@ -36,7 +36,7 @@ class Results(ABC):
         """Return the machine-readable data."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the CSV rows as dictionaries."""
+        """Return the CSV rows as dictionaries. Each class overrides this method, or `csv`."""
         raise NotImplementedError
 
     def csv(self) -> str:

@@ -198,7 +198,7 @@ def _script(template: str, site: Site, directives: list[str], **values: Any) -> 
         )
     except (ValueError, UserError):
         raise
-    except Exception as error:
+    except Exception as error:  # a site's template can raise anything, such as ZeroDivisionError
         if templates is None:
             raise
         raise UserError(f"{_where(error, templates)}: {type(error).__name__}: {error}: correct the template") from None

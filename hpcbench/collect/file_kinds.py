@@ -1,4 +1,4 @@
-"""Recognition of files that hpcbench or a compressor wrote, but that are not logs of a run."""
+"""Recognition of files that users give instead of a log: exports, stored reports, plans, and compressed files."""
 
 from pathlib import Path
 
