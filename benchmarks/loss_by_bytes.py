@@ -38,9 +38,9 @@ def count_bytes(runs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 def compare_losses(runs: Iterable[Mapping[str, Any]], base: Iterable[Mapping[str, Any]], first: int) -> Interval:
     """Return the mean difference of the validation losses of a scheme and its baseline, from repeat `first`."""
-    losses, known = ({run["repeat"]: run["loss_valid"] for run in each} for each in (runs, base))
+    losses, base_losses = ({run["repeat"]: run["loss_valid"] for run in each} for each in (runs, base))
     repeats = [repeat for repeat in losses if repeat >= first]
-    return paired_difference([losses[repeat] for repeat in repeats], [known[repeat] for repeat in repeats])
+    return paired_difference([losses[repeat] for repeat in repeats], [base_losses[repeat] for repeat in repeats])
 
 
 def show(path: Path, first: int) -> None:

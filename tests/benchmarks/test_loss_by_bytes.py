@@ -60,5 +60,5 @@ def test_stored_reports_have_the_intervals_that_they_print() -> None:
         for row in cell["schemes"]:
             if (stored := row["loss_difference"]) is not None:
                 runs, base = ([r for r in cell["runs"] if r["scheme"] == name] for name in (row["scheme"], baseline))
-                found = loss_by_bytes.compare_losses(runs, base, 1)
-                assert (found.estimate, found.low) == pytest.approx((stored["estimate"], stored["low"]))
+                interval = loss_by_bytes.compare_losses(runs, base, 1)
+                assert (interval.estimate, interval.low) == pytest.approx((stored["estimate"], stored["low"]))
