@@ -3,7 +3,6 @@
 import getpass
 import os
 import platform
-import re
 import socket
 import sys
 from pathlib import Path
@@ -11,12 +10,8 @@ from typing import Any
 
 import hpcbench
 from hpcbench.batch.files import now, write_json
+from hpcbench.secret_variables import may_be_secret
 from hpcbench.versions import git, is_checkout, package_revision, packages, revision
-
-_SECRET = re.compile(
-    r"[^=]*(TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|COOKIE|AUTH)[^=]*=|.*://[^/]*:.*@", re.IGNORECASE | re.DOTALL
-)
-"""Pattern of variables whose names suggest secrets, and of URLs that contain a password."""
 
 
 def keep(root: Path, study: Path) -> None:
@@ -42,7 +37,7 @@ def keep(root: Path, study: Path) -> None:
             "packages": packages(),
             "git": {name: state for name, state in revisions.items() if state},
             "environment": {
-                name: value for name, value in sorted(os.environ.items()) if not _SECRET.match(f"{name}={value}")
+                name: value for name, value in sorted(os.environ.items()) if not may_be_secret(name, value)
             },
         },
     )

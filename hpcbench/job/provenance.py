@@ -13,11 +13,10 @@ from pathlib import Path
 from hpcbench.contract.times import format_now
 from hpcbench.job.messages import print_error
 from hpcbench.job.stop_requests import StopRequests
+from hpcbench.secret_variables import may_be_secret
 
 LIMIT = 20.0
 """Total time limit for all commands in seconds, so that a hanging command does not delay the runs."""
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY).*=|://.*:.*@", re.DOTALL)
-"""Pattern of variables that may contain a secret, for example a password in a URL."""
 _SHELL = ("bash", "-p", "-c")
 """A shell that ignores BASH_ENV."""
 
@@ -101,6 +100,5 @@ def _print_variables(environment: Mapping[str, str]) -> list[str]:
     arguments = []
     for name in sorted(environment):
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # other lines are exported bash functions
-            secret = _SECRET.search(f"{name.upper()}={environment[name]}")
-            arguments.append(f"# {name} is left out" if secret else name)
+            arguments.append(f"# {name} is left out" if may_be_secret(name, environment[name]) else name)
     return [*_SHELL, shell, "bash", *arguments]

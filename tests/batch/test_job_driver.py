@@ -228,6 +228,8 @@ def test_what_an_interpreter_prints_may_be_any_bytes(tmp_path: Path) -> None:
     ("name", "value", "hidden"),
     [
         ("API_TOKEN", "x", True),
+        ("session_cookie", "x", True),
+        ("HTTP_AUTH", "x", True),
         ("OPTIONS", "--header TOKEN=x", True),
         ("proxy", "http://me:x@host", True),
         ("PLAIN", "a token of x", False),
