@@ -22,7 +22,7 @@ from tiny import parse
 from hpcbench.console import show_table
 from hpcbench.report.statistics import Interval, paired_difference
 
-STORED = tuple(ROOT / f"results/reference/convergence/{name}.json" for name in ("few-bits", "data-parallel"))
+STORED = tuple(ROOT / f"results/reference/convergence/{name}.json" for name in ("few-bits", "data-parallel", "stages"))
 ALL = "all"
 
 
