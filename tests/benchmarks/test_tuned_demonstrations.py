@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from printed import Printed
+from scipy import stats
 from stored_results import ROOT
 
 from hpcbench.tune.standings import RunOutcome
@@ -39,19 +40,28 @@ def _rounds() -> list[dict[str, RunOutcome]]:
 
 def test_the_best_scheme_within_the_budget_has_no_excess() -> None:
     result = compare(_tuned("dp-int8"), _rounds())
-    assert result["best"] == "dp-int8" and result["on_front"] and result["excess"] == pytest.approx(0)
+    assert result["best"] == "dp-int8" and result["on_front"] and result["excess"]["estimate"] == pytest.approx(0)
     assert result["table_runs"] == 15 and result["runs"] == 12
 
 
 def test_a_slower_choice_has_an_excess() -> None:
     result = compare(_tuned("naive-bf16"), _rounds())
-    assert result["excess"] == pytest.approx(0.9 / 0.7 - 1) and not result["on_front"]
+    excess = result["excess"]
+    assert excess["estimate"] == pytest.approx(0.9 / 0.7 - 1) and not result["on_front"]
+    # The names differ by three letters, so the logarithms of the ratio have a standard deviation of 0.003.
+    width = stats.t.ppf(0.975, 2) * 0.003 / math.sqrt(3)
+    assert math.log((1 + excess["high"]) / (1 + excess["low"])) == pytest.approx(2 * width)
 
 
 def test_a_search_that_ends_without_runs_chooses_the_baseline() -> None:
     result = compare(_tuned(None), _rounds())
     assert result["choice"] == "baseline" and not result["confirmed"]
-    assert result["excess"] == pytest.approx(1 / 0.7 - 1)
+    assert result["excess"]["estimate"] == pytest.approx(1 / 0.7 - 1)
+
+
+def test_a_choice_that_the_table_lacks_has_no_excess() -> None:
+    rounds = [{name: each for name, each in outcomes.items() if name != "dp-int8"} for outcomes in _rounds()]
+    assert compare(_tuned("dp-int8"), rounds)["excess"] is None
 
 
 def test_the_table_has_the_fastest_candidates_the_controls_and_the_choice() -> None:
