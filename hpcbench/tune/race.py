@@ -136,9 +136,11 @@ def _confirm(
         return SchemeChoice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
     if runs_left >= 2:
         return NextRound("confirm", (base, leader))
-    unknown = [*([] if is_fast else ["its gain"]), *([] if is_good else ["its loss"])] or [
-        "whether its gain is repeatable"
-    ]
-    return SchemeChoice(
-        leader, f"probably the best, but these runs are inconclusive about {' and '.join(unknown)}", confirmed=False
-    )
+    doubts = [] if is_good else ["its loss is inconclusive"]
+    if fresh is None:
+        doubts.append("it did not run with fresh seeds")
+    elif not is_fast:
+        doubts.append("its gain with fresh seeds is inconclusive")
+    elif fresh.rounds < rules.confirm_rounds:
+        doubts.append("it ran with too few fresh seeds")
+    return SchemeChoice(leader, f"probably the best, but {' and '.join(doubts)}", confirmed=False)

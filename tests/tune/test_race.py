@@ -61,6 +61,19 @@ def test_the_best_scheme_is_confirmed_with_fresh_seeds() -> None:
     assert sum(len(each.outcomes) for each in rounds) <= 16
 
 
+def test_a_choice_without_fresh_seeds_says_so() -> None:
+    choice, rounds = _race({}, max_runs=5)
+    assert [each.phase for each in rounds] == ["race"] and not choice.confirmed
+    assert choice.reason.startswith("probably the best, but ") and "it did not run with fresh seeds" in choice.reason
+
+
+def test_a_choice_with_uncertain_fresh_seeds_says_so() -> None:
+    slow = {name: (1 - 0.01 * (name == "int8-int8"), 0.0) for name in NAMES if name != "none-none"}
+    choice, rounds = _race(slow, max_runs=16)
+    assert rounds[-1].phase == "confirm" and not choice.confirmed
+    assert "its gain with fresh seeds is inconclusive" in choice.reason
+
+
 def test_where_nothing_pays_one_round_is_enough() -> None:
     choice, rounds = _race({name: (1.2, 0.0) for name in NAMES if name != "none-none"})
     assert choice.scheme == "none-none" and not choice.confirmed and len(rounds) == 1
