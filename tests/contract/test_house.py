@@ -16,7 +16,17 @@ import pytest
 
 import hpcbench
 
-GROUND = ("hpcbench", "errors", "versions", "resources", "console", "files", "secret_variables", "plot_style", "plot_labels")
+GROUND = (
+    "hpcbench",
+    "errors",
+    "versions",
+    "resources",
+    "console",
+    "files",
+    "secret_variables",
+    "plot_style",
+    "plot_labels",
+)
 """List modules outside features that import parts of features."""
 HOUSE = (
     *GROUND,
