@@ -9,11 +9,11 @@ from hpcbench.bench.options import format_size
 from hpcbench.bench.schemes import CollectiveRow
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import column_name, error, figure_column, microseconds, rate, short, text_column
-from hpcbench.present.results import Results
+from hpcbench.present.results import RowResults
 
 
 @dataclass(frozen=True)
-class CollectiveResults(Results):
+class CollectiveResults(RowResults):
     """Measurements of collectives."""
 
     measured: Sequence[CollectiveRow]

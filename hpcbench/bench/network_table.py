@@ -9,11 +9,11 @@ from hpcbench.bench.options import format_size
 from hpcbench.comm.links import SCHEMA, Speed
 from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, microseconds, rate, text_column
-from hpcbench.present.results import Results
+from hpcbench.present.results import RowResults
 
 
 @dataclass(frozen=True)
-class NetworkResults(Results):
+class NetworkResults(RowResults):
     """Measurements of links, codecs and the MPI library."""
 
     network: MeasuredNetwork

@@ -8,7 +8,7 @@ from hpcbench.bench.codecs import CodecRow, Result
 from hpcbench.bench.plot import figure
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import error, figure_column, short, text_column
-from hpcbench.present.results import Results
+from hpcbench.present.results import RowResults
 
 _SPEEDS = {
     "encode": "encode",
@@ -20,7 +20,7 @@ _SPEEDS = {
 
 
 @dataclass(frozen=True)
-class CodecResults(Results):
+class CodecResults(RowResults):
     """Measurements of codecs on the same values."""
 
     result: Result

@@ -11,14 +11,14 @@ from hpcbench.diagnose.gains import CODECS, FREE
 from hpcbench.diagnose.show import answer, notes, sentences
 from hpcbench.present.document import Column, Document, Entry, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, percent, quantity, text_column
-from hpcbench.present.results import Results
+from hpcbench.present.results import RowResults
 
 VERSION = 1
 """Version of the data format."""
 
 
 @dataclass(frozen=True)
-class Diagnosed(Results):
+class Diagnosed(RowResults):
     """A diagnosis that can be written in all formats."""
 
     diagnosis: Diagnosis

@@ -18,7 +18,7 @@ from hpcbench.predict.prediction import Prediction
 from hpcbench.predict.step import PARTS, ChannelBytes
 from hpcbench.present.document import Column, Document, Entry, Field, Item, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import figure_column, integer, percent, text_column
-from hpcbench.present.results import Results, check_output, resolve_format
+from hpcbench.present.results import RowResults, check_output, resolve_format
 
 
 def predict_and_show(
@@ -47,7 +47,7 @@ def predict_and_show(
 
 
 @dataclass(frozen=True)
-class Predicted(Results):
+class Predicted(RowResults):
     """Predictions and their input sources."""
 
     predictions: Sequence[Prediction]

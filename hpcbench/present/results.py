@@ -35,13 +35,9 @@ class Results(ABC):
     def content(self) -> dict[str, Any]:
         """Return the machine-readable data."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the CSV rows as dictionaries. Each class overrides this method, or `csv`."""
-        raise NotImplementedError
-
+    @abstractmethod
     def csv(self) -> str:
-        """Return the rows as CSV, with one column per nested key."""
-        return write_csv(flatten(self.rows()))
+        """Return the data as CSV."""
 
     def html(self) -> str:
         """Return the document as an HTML page."""
@@ -81,6 +77,18 @@ class Results(ABC):
             from hpcbench.present.figures import write
 
             write(self.document(figures=True), plots)
+
+
+class RowResults(Results):
+    """Results whose CSV has one row per dictionary."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries."""
+
+    def csv(self) -> str:
+        """Return the rows as CSV, with one column per nested key."""
+        return write_csv(flatten(self.rows()))
 
 
 def resolve_format(wanted: str | None, output: Path | None, formats: Mapping[str, tuple[str, ...]] = FORMATS) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from hpcbench.contract.scheme import Scheme
 from hpcbench.present.document import Document, Field, Sentences, Table, make_chapter, tabulate
 from hpcbench.present.notation import Interval, figure_column, percent, text_column
-from hpcbench.present.results import Results
+from hpcbench.present.results import RowResults
 from hpcbench.study.schema import SchemeEntry
 from hpcbench.study.show_schemes import summarize
 from hpcbench.tune.choose import Combination
@@ -35,7 +35,7 @@ def write_scheme(directory: Path, name: str, scheme: Scheme) -> Path:
 
 
 @dataclass(frozen=True)
-class Tuned(Results):
+class Tuned(RowResults):
     """A completed or incomplete search."""
 
     study: str

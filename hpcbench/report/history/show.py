@@ -13,7 +13,7 @@ from hpcbench.errors import UserError
 from hpcbench.plot_style import COLOURS, DASHES, INK, MARKS, WIDTH, grid
 from hpcbench.present.document import Chapter, Column, Document, Entry, Figure, Sentences, Table, make_chapter
 from hpcbench.present.notation import between, name, phrase, significant
-from hpcbench.present.results import Results, check_output, resolve_format
+from hpcbench.present.results import RowResults, check_output, resolve_format
 from hpcbench.report.history.levels import (
     LevelChange,
     SpeedLevel,
@@ -66,7 +66,7 @@ class SpeedSeries:
 
 
 @dataclass(frozen=True)
-class History(Results):
+class History(RowResults):
     """Speed history of several series.
 
     Parameters
