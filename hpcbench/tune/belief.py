@@ -115,6 +115,11 @@ class Belief:
         """
         return dict(zip(self.names, map(float, self._find_best(tolerance, excluded).mean(axis=0)), strict=True))
 
+    def is_as_fast(self, scheme: str, other: str, tolerance: float) -> bool:
+        """Return whether a scheme's expected time exceeds that of another scheme by at most the tolerance."""
+        difference = self._log_times[:, self._order[scheme]] - self._log_times[:, self._order[other]]
+        return bool(difference.mean() <= math.log1p(tolerance))
+
     def list_contenders(self, count: int, tolerance: float, excluded: Collection[str] = ()) -> list[str]:
         """Return the set of schemes that most probably contains one of the best schemes, the likeliest scheme first."""
         best = self._find_best(tolerance, excluded)

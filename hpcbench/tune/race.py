@@ -9,7 +9,7 @@ interrupted search resumes with the same decisions.
    scheme is probably the best within the tolerance, or when the remaining runs are needed for confirmation. The race
    ends early if no scheme is faster than the baseline.
 3. To confirm the best scheme, it is then compared with the baseline on fresh seeds. If the scheme leaves the race, the
-   next best scheme is confirmed.
+   next best scheme is confirmed. If the last best scheme is not confirmed, an equally fast confirmed scheme is chosen.
 
 Each round needs one run of the baseline, so a few large rounds measure more schemes than many small rounds. The chosen
 scheme is the one that is most probably within the budget and at most slightly slower than the fastest scheme.
@@ -127,20 +127,34 @@ def _confirm(
     leader = max((name for name in belief.names if name in measured), key=lambda name: best[name])
     if leader == base:
         return SchemeChoice(base, "no faster scheme is likely to stay within the loss budget", confirmed=False)
-    fresh = standings.fresh_gain(
-        leader, [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
-    )
-    is_fast = fresh is not None and (fresh.sequence(rules.level).low or 0.0) > 0
-    is_good = standings.standings[leader].is_loss_within
-    if fresh is not None and fresh.rounds >= rules.confirm_rounds and is_fast and is_good:
+    fresh_rounds = [each.phase == "confirm" for each in rounds if each.outcomes[base].is_complete]
+    if _is_confirmed(standings, leader, fresh_rounds, rules):
         return SchemeChoice(leader, "faster with fresh seeds, and its loss is within the budget", confirmed=True)
     if runs_left >= 2:
         return NextRound("confirm", (base, leader))
-    doubts = [] if is_good else ["its loss is inconclusive"]
+    for name in sorted(measured - {base, leader}, key=lambda name: -best[name]):
+        # Confirmation rounds may change the leader between equally fast schemes.
+        if belief.is_as_fast(name, leader, rules.tolerance) and _is_confirmed(standings, name, fresh_rounds, rules):
+            reason = f"faster with fresh seeds, its loss is within the budget, and {leader} is not notably faster"
+            return SchemeChoice(name, reason, confirmed=True)
+    return SchemeChoice(leader, _explain_doubts(standings, leader, fresh_rounds, rules), confirmed=False)
+
+
+def _is_confirmed(standings: Standings, scheme: str, fresh_rounds: Sequence[bool], rules: RaceRules) -> bool:
+    fresh = standings.fresh_gain(scheme, fresh_rounds)
+    if fresh is None or fresh.rounds < rules.confirm_rounds:
+        return False
+    return (fresh.sequence(rules.level).low or 0.0) > 0 and standings.standings[scheme].is_loss_within
+
+
+def _explain_doubts(standings: Standings, scheme: str, fresh_rounds: Sequence[bool], rules: RaceRules) -> str:
+    """Explain why a scheme is not confirmed."""
+    fresh = standings.fresh_gain(scheme, fresh_rounds)
+    doubts = [] if standings.standings[scheme].is_loss_within else ["its loss is inconclusive"]
     if fresh is None:
         doubts.append("it did not run with fresh seeds")
-    elif not is_fast:
+    elif (fresh.sequence(rules.level).low or 0.0) <= 0:
         doubts.append("its gain with fresh seeds is inconclusive")
     elif fresh.rounds < rules.confirm_rounds:
         doubts.append("it ran with too few fresh seeds")
-    return SchemeChoice(leader, f"probably the best, but {' and '.join(doubts)}", confirmed=False)
+    return f"probably the best, but {' and '.join(doubts)}"

@@ -74,6 +74,33 @@ def test_a_choice_with_uncertain_fresh_seeds_says_so() -> None:
     assert "its gain with fresh seeds is inconclusive" in choice.reason
 
 
+def _race_to_the_last_run(second: float) -> SchemeChoice:
+    """End a race in which `int8-int8` ran with fresh seeds, although `int4-int8` takes `second` of its time."""
+    rounds = []
+    times = {"none-none": 1.0, "int8-int8": 0.65, "int4-int8": 0.65 * second}
+    for i in range(4):
+        outcomes = {
+            name: RunOutcome(time * math.exp(4 * SCATTER[(3 * i + j) % len(SCATTER)]), 2 + 0.1 * SCATTER[(i + j) % 4])
+            for j, (name, time) in enumerate(times.items())
+            if i < 3 or name != "int4-int8"
+        }
+        rounds.append(RaceRound("race" if i < 3 else "confirm", outcomes))
+    step = decide(_belief(), [CAST], rounds, RULES, 0)
+    assert isinstance(step, SchemeChoice)
+    return step
+
+
+def test_a_confirmed_scheme_is_preferred_to_one_that_is_not_notably_faster() -> None:
+    choice = _race_to_the_last_run(0.985)
+    assert choice.confirmed and choice.scheme == "int8-int8"
+    assert "int4-int8 is not notably faster" in choice.reason
+
+
+def test_a_notably_faster_scheme_is_chosen_without_confirmation() -> None:
+    choice = _race_to_the_last_run(0.95)
+    assert not choice.confirmed and choice.scheme == "int4-int8"
+
+
 def test_where_nothing_pays_one_round_is_enough() -> None:
     choice, rounds = _race({name: (1.2, 0.0) for name in NAMES if name != "none-none"})
     assert choice.scheme == "none-none" and not choice.confirmed and len(rounds) == 1
