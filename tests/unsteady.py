@@ -28,7 +28,9 @@ class OnceMore:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not 0 < len(self.failed) <= self._most:
             return
-        command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", *self.failed]
+        # Otherwise, `addopts` would deselect long tests.
+        selection = ["-m", session.config.option.markexpr]
+        command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", *selection, *self.failed]
         done = subprocess.run(command, cwd=session.config.invocation_params.dir, capture_output=True, text=True)
         self.alone, self.passed = done.stdout + done.stderr, done.returncode == 0
         if self.passed:

@@ -39,6 +39,13 @@ def test_a_test_that_passes_alone_is_reported_with_its_message(tmp_path: Path) -
     assert "UNSTEADY test_unsteady.py::test_unsteady" in report and "its first words" in report
 
 
+def test_a_test_that_is_deselected_by_default_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -m 'not long'\nmarkers = long\n")
+    marked = "import pytest\npytestmark = pytest.mark.long\n"
+    done = run(tmp_path, *PARALLEL, "-m", "long", unsteady=marked + UNSTEADY)
+    assert done.returncode == 0 and "UNSTEADY test_unsteady.py::test_unsteady" in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("options", [(), PARALLEL[:-2]], ids=["one after another", "in parallel"])
 def test_without_the_option_no_test_is_run_again(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert run(tmp_path, *options, unsteady=UNSTEADY).returncode == 1
