@@ -76,7 +76,7 @@ def test_a_job_near_its_limit_stops_and_retry_continues_it(place: Make, capsys: 
 def test_a_job_that_ignores_its_signal_is_timed_out(place: Make, capsys: Capture) -> None:
     here = place(minute=1.0)
     here.acts({"r1-baseline": "deaf"})
-    here.write_study(walltime="2m", stop_ahead="1m")
+    here.write_study(walltime="6m", stop_ahead="2m")  # the run begins before the warning, also on a slow machine
     root = here.submit().root
     tracked = wait_until_over(here, root)
     assert tracked.jobs["j0001-r1"].state is State.TIMED_OUT

@@ -75,7 +75,7 @@ def test_a_job_that_may_not_be_requeued_is_stopped_and_completed_by_retry(place:
 def test_the_run_limit(place: Make, capsys: Capture, act: str) -> None:
     here = place(minute=1.0)
     here.acts({"r1-baseline": act})
-    here.write_study(walltime="3m", stop_ahead="1m")
+    here.write_study(walltime="8m", stop_ahead="2m")  # the run begins before the warning, also on a slow machine
     root = here.submit().root
     tracked = wait_until_over(here, root)
     assert states(tracked) == [State.TIMED_OUT]
