@@ -18,7 +18,7 @@ from hpcbench.testing.hosts import requirements
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 Capture = pytest.CaptureFixture[str]
-PACKAGES = sorted({tool.package for name, tool in tools.TEST.items() if name != "Python.h"})  # PATH cannot hide it
+PACKAGES = sorted({tool.package for tool in tools.TEST.values()})
 APT = """\
 #!/bin/sh
 echo "$@ $(test -x POLICY && echo without daemons)" >> CALLS

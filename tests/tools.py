@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +27,6 @@ BUILD = {"g++": Tool("the kernels", "g++"), "ensurepip": Tool("the virtual envir
 """Programs that every installation requires."""
 _HOSTS, _SLURM, _OTHERS = "virtual hosts", "a Slurm cluster of one machine", "the kernels of Arm and POWER"
 TEST = {
-    "Python.h": Tool("scripts of DeepSpeed, which compiles", f"{_PYTHON}-dev"),
     "aarch64-linux-gnu-g++": Tool(_OTHERS, "g++-aarch64-linux-gnu"),
     "chromedriver": Tool("the report's page in a browser", "chromium-driver"),
     "chromium": Tool("the report's page in a browser", "chromium"),
@@ -72,8 +70,6 @@ def explain_missing(*programs: str) -> str | None:
 
 def is_installed(name: str) -> bool:
     """Return whether a program, or a part of Python that Debian packages separately, exists."""
-    if name == "Python.h":
-        return (Path(sysconfig.get_path("include")) / name).exists()
     if name == "ensurepip":
         return importlib.util.find_spec(name) is not None
     return shutil.which(name) is not None

@@ -6,13 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import explain_missing
 
 from hpcbench.testing.hosts import why_not
 
@@ -23,34 +22,22 @@ SCHEMES = {
     "hybrid": 'default: xpk\nrules: [{dimension: DP, codec: "int8:256"}]\n',
 }
 PROGRAMS = {
-    "transformers": (["trainer.py"], "int8 on dp"),
-    "lightning": (["lightning_fit.py"], "hybrid"),
-    "deepspeed, stage 1": (["deepspeed_zero.py", "1"], "int8 on dp"),
-    "deepspeed, stage 3": (["deepspeed_zero.py", "3"], "hybrid"),
+    "transformers": ("trainer.py", "int8 on dp", {"all-reduce"}),
+    "lightning": ("lightning_fit.py", "hybrid", {"all-reduce"}),
+    "deepspeed": ("deepspeed_zero.py", "hybrid", {"all-reduce", "reduce-scatter"}),  # of stages 1 and 3
 }
-"""Command of each script, and the scheme that compresses its messages."""
+"""Script of each framework, the scheme that compresses its messages, and the compressed calls."""
 RESULT = re.compile(r"result (\{.*?\})")
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module", autouse=True)
-def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Use a temporary directory for the extension that DeepSpeed compiles.
-
-    If the extension were compiled in the home directory, a killed compilation would block all later ones.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
-        yield
-
-
-def run_script(script: list[str], options: list[str], directory: Path) -> list[dict[str, Any]]:
+def run_script(script: str, options: list[str], directory: Path) -> list[dict[str, Any]]:
     """Run a script on two ranks, and return the result of each rank.
 
     If options are given, the script runs under `hpcbench run`.
     """
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*torchrun, str(HERE / script[0]), *script[1:]]
+    command = [*torchrun, str(HERE / script)]
     if options:
         out = ["--out", str(directory / "sent"), "--groups", str(directory / "groups.yaml")]
         command = [sys.executable, "-m", "hpcbench", "run", *options, *out, "--", *command]
@@ -62,12 +49,10 @@ def run_script(script: list[str], options: list[str], directory: Path) -> list[d
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str | None], None]) -> None:
-    package = name.split(",")[0]
-    need(f"{package} is missing: pip install '.[frameworks]'" if find_spec(package) is None else None)
-    need(explain_missing("Python.h") if package == "deepspeed" else None)
+    need(f"{name} is missing: pip install '.[frameworks]'" if find_spec(name) is None else None)
     groups = "min_bytes: 4096\nlayout: [{dimension: DP, size: 2}]\n"  # DeepSpeed does not describe its groups
     (tmp_path / "groups.yaml").write_text(groups, encoding="utf-8")
-    script, scheme = PROGRAMS[name]
+    script, scheme, calls = PROGRAMS[name]
     plain = run_script(script, [], tmp_path)
     assert len(plain) == 2 and len({result["digest"] for result in plain}) == 1
     assert run_script(script, ["--dry"], tmp_path) == plain  # intercepted, but without a codec
@@ -80,7 +65,7 @@ def test_a_script_of_a_framework(name: str, tmp_path: Path, need: Callable[[str 
         for row in json.loads((tmp_path / "sent" / f"rank-{rank}.json").read_text(encoding="utf-8"))["rows"]
     ]
     encoded = [row for row in rows if row["codec"]]
-    assert encoded and {row["dimension"] for row in encoded} == {"DP"}, rows
+    assert {row["dimension"] for row in encoded} == {"DP"} and {row["call"] for row in encoded} == calls, rows
     assert len({result["digest"] for result in compressed}) == 1
     assert compressed[0]["digest"] != plain[0]["digest"]
     for before, after in zip(plain, compressed, strict=True):
@@ -91,7 +76,6 @@ def test_switches_of_deepspeed_are_compared_in_pairs(tmp_path: Path, need: Calla
     """With ZeRO 3 on two ranks, the reduced gradients are two thirds of all bytes, and bf16 halves them."""
     need(why_not())
     need("deepspeed is missing: pip install '.[frameworks]'" if find_spec("deepspeed") is None else None)
-    need(explain_missing("Python.h"))
     shutil.copytree(STUDIES / "programs", tmp_path / "programs")
     study = (STUDIES / "program-deepspeed.yaml").read_text(encoding="utf-8")
     for before, after in (("repeats: 5", "repeats: 1"), ("--layers 4", "--layers 1"), ("[1, 3]", "[3]")):
