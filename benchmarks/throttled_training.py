@@ -78,7 +78,7 @@ def run_part(part: Part, options: argparse.Namespace) -> None:
     settings = [*part.settings, *((*TINY, *part.tiny) if options.tiny else ()), *options.sets]
     if options.repeats:
         settings.append(f"repeats={options.repeats}")
-    runs = run_files(options.study, settings, ranks_a_host=part.ranks_a_host)
+    runs = run_files(options.study, settings, ranks_a_host=part.ranks_a_host, busy=options.tiny)
     fresh = begin(
         part,
         runs,

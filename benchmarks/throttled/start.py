@@ -25,16 +25,18 @@ LONGEST = 1800.0
 """Timeout in seconds for one start of the ranks."""
 
 
-def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int) -> list[dict[str, Any]]:
+def run_files(study: Path, settings: Sequence[str], *, ranks_a_host: int, busy: bool = False) -> list[dict[str, Any]]:
     """Make the run files of a study: repeat by repeat, cell by cell, with the schemes in rotated order.
 
     Parameters
     ----------
     settings
         Settings ``KEY=VALUE`` that override the study's settings.
+    busy
+        Whether other programs use the cores as well, so that waiting ranks must not occupy them.
     """
     runs = expand(load_study(study, list(settings)), Capacity("virtual hosts", ranks_a_host, ranks_a_host))
-    shared = runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
+    shared = busy or runs[0].size.layout.ranks > len(os.sched_getaffinity(0))
     return [
         run_file(run, site="hosts", threads=1, oversubscribe=shared, device="cpu", base=study.parent) for run in runs
     ]
