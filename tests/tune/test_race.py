@@ -75,7 +75,7 @@ def test_a_choice_with_uncertain_fresh_seeds_says_so() -> None:
 
 
 def _race_to_the_last_run(second: float) -> SchemeChoice:
-    """End a race in which `int8-int8` ran with fresh seeds, although `int4-int8` takes `second` of its time."""
+    """End a race in which only `int8-int8` ran with fresh seeds. `int4-int8` takes `second` times as long."""
     rounds = []
     times = {"none-none": 1.0, "int8-int8": 0.65, "int4-int8": 0.65 * second}
     for i in range(4):
