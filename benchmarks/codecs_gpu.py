@@ -48,7 +48,7 @@ DATA: dict[str, Callable[[np.random.Generator, int], Values]] = {
 }
 WARM = 3
 PIECE = 1 << 20
-"""Values of which an error is computed at a time. Float64 copies of all values would not be in the cache."""
+"""Number of values per piece in the computation of errors. Float64 copies of all values would not fit in the cache."""
 GPU_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "nvidia-nvcomp-cu13", "nvidia-nvcomp-cu12")
 
 

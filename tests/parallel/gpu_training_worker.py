@@ -239,7 +239,8 @@ def parity(train_there: Callable[[Run], tuple[Trainer, dict[str, Any]]], schemes
             for layout, zero in ((Layout(dp=2, tp=2), 3), (Layout(dp=2, pp=2), 1)):
                 run = run_of("neox", layout, precision=precision, zero=zero).changed(scheme=scheme)
                 if scheme.optimizer:
-                    settings = {"zero": 0, "optimizer": scheme.optimizer, "freeze_step": 1, "clip": 0}
+                    # eps bounds the updates of keys' biases, which have no gradient but the rounding errors of a device
+                    settings = {"zero": 0, "optimizer": scheme.optimizer, "freeze_step": 1, "clip": 0, "eps": 1e-3}
                     run = run.changed(train=run.train.changed(**settings))
                 _, expected = train(run, None)
                 trainer, run_result = train_there(run)
