@@ -124,6 +124,7 @@ def pip(environment, *arguments):
     ("environment", "kind"),
     [("this Python", ".whl"), ("another Python", ".whl"), ("another Python", ".tar.gz")],
     indirect=["environment"],
+    scope="module",  # so that tests in the same environment follow each other
 )
 def test_an_installed_package_checks_and_trains(environment, dist, revision, kind, tmp_path):
     """hpcbench is imported only from its new environment, in a directory outside of every checkout."""
