@@ -14,6 +14,7 @@ stage  owned        gradients                    weights
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -348,12 +349,12 @@ class DataParallel:
     def held_bytes(self) -> dict[str, int]:
         """Return the size in bytes of the tensors that persist between steps, by purpose, for the device and the host.
 
-        Residuals of error feedback are in host memory, where messages are encoded. Residuals are listed only if they
+        Residuals of error feedback are in the memory where messages are encoded. Residuals are listed only if they
         exist. Masks of sparse weights count as parameters.
         """
         home = "host" if self.link else "device"
         sums = {"device parameters": 0, "device gradients": 0, f"{home} gradients": 0, f"{home} optimizer": 0}
-        residuals = 0
+        residuals = Counter[str]()
         for piece in self.pieces:
             sums["device parameters"] += piece.packing.kept.nbytes if piece.packing else 0
             sums["device parameters"] += piece.bucket.values.untyped_storage().nbytes()
@@ -362,10 +363,12 @@ class DataParallel:
             if not piece.in_place:
                 sums[f"{home} optimizer"] += piece.master.nbytes
                 sums[f"{home} gradients"] += piece.gradient.nbytes
-            residuals += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes if piece.feedback else 0
+            if piece.feedback:
+                where = "device" if isinstance(piece.feedback.sent, Tensor) else "host"
+                residuals[f"{where} residuals"] += piece.feedback.sent.nbytes + piece.feedback.summed.nbytes
         if self._on_demand:
             sums["device parameters"] += self._on_demand.held_bytes(sources=self.link is not None)
-        return sums | ({"host residuals": residuals} if residuals else {})
+        return sums | residuals
 
     def _give_again(self) -> None:
         """Pass master weights that changed without an update to the engine's on-demand gathers."""

@@ -287,7 +287,8 @@ class Trainer:
     def held_bytes(self) -> dict[str, int]:
         """Return the size in bytes of the tensors that persist between steps, by location and purpose."""
         held, errors = self.data_parallel.held_bytes(), self.pipeline.errors.nbytes + self.pipeline.changes.nbytes
-        return held | ({"host residuals": held.get("host residuals", 0) + errors} if errors else {})
+        name = "host residuals" if self.run.device == "cpu" else "device residuals"
+        return held | ({name: held.get(name, 0) + errors} if errors else {})
 
     def staleness(self) -> Staleness | None:
         """Return the staleness of the gradients (a collective call), or None if the staleness is always zero."""

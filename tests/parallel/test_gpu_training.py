@@ -101,6 +101,9 @@ def check(result, rel):
     assert gpu["losses"] == pytest.approx(cpu["losses"], rel=rel), result["scheme"]
     assert [sent for sent, _ in gpu["bytes"]] == [sent for sent, _ in cpu["bytes"]], result["scheme"]
     assert result["memory"]["host_bytes"] > 0
+    residuals = result["scheme"] in ("sign-feedback", "onebit")  # a lossless codec leaves none
+    assert ("device_residuals_bytes" in result["memory"]) == residuals
+    assert "host_residuals_bytes" not in result["memory"]
 
 
 @pytest.mark.gpu

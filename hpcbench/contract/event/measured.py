@@ -223,6 +223,7 @@ class MemoryUse(Event):
         "device_stashes_bytes",
         "device_gradients_bytes",
         "device_optimizer_bytes",
+        "device_residuals_bytes",
         "host_gradients_bytes",
         "host_optimizer_bytes",
         "host_residuals_bytes",
@@ -246,5 +247,7 @@ class MemoryUse(Event):
     device_optimizer_bytes: int | None = None
     """Memory for master weights and moments."""
     host_optimizer_bytes: int | None = None
+    device_residuals_bytes: int | None = None
+    """GPU memory for the residuals of error feedback."""
     host_residuals_bytes: int | None = None
-    """Memory for the residuals of error feedback."""
+    """Memory for residuals that are not in GPU memory."""

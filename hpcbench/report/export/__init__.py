@@ -10,7 +10,7 @@ from typing import Literal
 from hpcbench.contract import step_line
 from hpcbench.report.quantities.catalogue import list_exported
 
-VERSION = 10
+VERSION = 11
 """Schema version, which increases if columns are added, removed, renamed or moved, or if their type or unit changes."""
 
 Type = Literal["text", "json", "integer", "real"]
