@@ -3,7 +3,7 @@
 #
 #   bash benchmarks/gpu/session.sh [--dry] OUT [STEP...]
 #
-# Steps, in this order: facts kernels ranks codecs nccl2 nccl4 allreduce training pipeline slowlink. Each writes OUT/STEP.txt
+# Steps, in this order: facts kernels ranks codecs nccl2 nccl4 allreduce training pipeline slowlink large. Each writes OUT/STEP.txt
 # and a line in OUT/summary.txt. A step that fails or exceeds its limit does not stop the next one. `--dry` runs what a machine
 # without a GPU can run. Several ranks share the GPU: NCCL takes them for different hosts (NCCL_HOSTID) and uses sockets.
 set -uo pipefail
@@ -11,7 +11,7 @@ dry=""
 [ "${1:-}" = --dry ] && { dry=1; shift; }
 out=$(mkdir -p "${1:?OUT, a directory for the results}" && cd "$1" && pwd)
 shift
-steps=${*:-facts kernels ranks codecs nccl2 nccl4 allreduce training pipeline slowlink}
+steps=${*:-facts kernels ranks codecs nccl2 nccl4 allreduce training pipeline slowlink large}
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 site=$(mktemp -d)
@@ -53,8 +53,10 @@ for name in $steps; do
     facts*) step facts 60 bash -c 'nvidia-smi -L; git log --oneline -1; "$python" -m pip list; hpcbench doctor' ;;
     kernels) step kernels 150 "$python" -m pytest -q -p no:cacheprovider -m gpu tests/codecs/test_gpu.py -k "not 31_bits" ;;
     kernels1) step kernels 300 "$python" -m pytest -q -n 0 -p no:cacheprovider tests/codecs/test_gpu.py -k "not 31_bits" --collect-only ;;
-    ranks) step ranks 150 "$python" -m pytest -q -p no:cacheprovider -m gpu tests/comm/test_gpu_transport.py tests/parallel/test_gpu_training.py ;;
-    ranks1) step ranks 300 "$python" -m pytest -q -n 0 -p no:cacheprovider -m gpu tests/comm/test_gpu_transport.py tests/parallel/test_gpu_training.py --collect-only ;;
+    large) step large 120 "$python" -m pytest -q -p no:cacheprovider -m gpu tests/codecs/test_gpu.py -k 31_bits ;;
+    large1) echo "large: needs a GPU" | tee -a "$out/summary.txt" ;;
+    ranks) step ranks 150 "$python" -m pytest -q -p no:cacheprovider -m gpu tests/comm tests/parallel ;;
+    ranks1) step ranks 300 "$python" -m pytest -q -n 0 -p no:cacheprovider -m gpu tests/comm tests/parallel --collect-only ;;
     codecs) step codecs 150 "$python" benchmarks/codecs_gpu.py ;;
     codecs1) step codecs 120 "$python" benchmarks/codecs_gpu.py --help ;;
     nccl2) step nccl2 100 mpiexec -n 2 "$python" -m mpi4py tests/comm/gpu_worker.py on_nccl ;;

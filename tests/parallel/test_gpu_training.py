@@ -101,7 +101,7 @@ def check(result, rel):
     assert gpu["losses"] == pytest.approx(cpu["losses"], rel=rel), result["scheme"]
     assert [sent for sent, _ in gpu["bytes"]] == [sent for sent, _ in cpu["bytes"]], result["scheme"]
     assert result["memory"]["host_bytes"] > 0
-    residuals = result["scheme"] in ("sign-feedback", "onebit")  # a lossless codec leaves none
+    residuals = result["scheme"] in ("sign-feedback", "onebit", "residuals", "halves")  # a lossless codec leaves none
     assert ("device_residuals_bytes" in result["memory"]) == residuals
     assert "host_residuals_bytes" not in result["memory"]
 
@@ -114,6 +114,16 @@ def test_a_real_gpu_trains_like_the_cpu(mpi_results):
     for result in results:
         check(result, 1e-12 if result["precision"] == "fp64" else 2e-3)
         assert result["memory"]["device_bytes"] > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+def test_a_real_gpu_trains_like_the_cpu_in_every_setting(mpi_results):
+    """The settings include offload, and messages in bf16 and fp16."""
+    results = mpi_results(2, WORKER, "settings_on_gpu")
+    assert len(results) == 10
+    for result in results:
+        check(result, 1e-2 if result["precision"] == "bf16" else 2e-3)
 
 
 @pytest.mark.parametrize(
