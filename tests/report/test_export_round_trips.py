@@ -14,6 +14,7 @@ from planted_results import Planted, write
 
 from hpcbench.collect.find import jobs_of
 from hpcbench.collect.submission import from_log, load
+from hpcbench.report.export import VERSION
 from hpcbench.report.export.files import ExportTarget
 from hpcbench.report.sections import gather
 
@@ -93,7 +94,7 @@ def test_every_form_gives_back_what_the_log_holds(
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "a.log"
         log.write_text("\n".join([*(line.rstrip() for line in lines), ""]))
-        identity = {"schema_version": 11, "dialect": "hpcbench", "repeat": 3, "cell": cell, "state": "completed"}
+        identity = {"schema_version": VERSION, "dialect": "hpcbench", "repeat": 3, "cell": cell, "state": "completed"}
         identity |= {key: plain(text) for key, text in names.items()}
         records: list[dict[str, Any]] = [
             {"event": "step", "step": k, "line": k + 1, **{NAMES[key]: value for key, value in step.items()}}
@@ -167,7 +168,7 @@ def test_a_database_holds_all_tables_their_version_and_units(tmp_path: Path) -> 
     path = tmp_path / "whatever.db"
     ExportTarget.of(path).write([load(root, jobs_of(root))])
     base = sqlite3.connect(path)
-    assert base.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchall() == [("11",)]
+    assert base.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchall() == [(str(VERSION),)]
     assert base.execute("SELECT DISTINCT unit FROM columns WHERE name = 'seconds'").fetchall() == [("s",)]
     assert base.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     counts = [base.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("records", "runs", "channels")]
@@ -188,5 +189,5 @@ def test_a_table_of_parquet_says_its_units_and_version(tmp_path: Path) -> None:
     path = tmp_path / "records.parquet"
     ExportTarget.of(path).write([load(root, jobs_of(root))])
     schema = pyarrow.parquet.read_schema(path)
-    assert schema.metadata[b"schema_version"] == b"11" and schema.metadata[b"table"] == b"records"
+    assert schema.metadata[b"schema_version"] == str(VERSION).encode() and schema.metadata[b"table"] == b"records"
     assert schema.field("wire_bytes").metadata[b"unit"] == b"B"
