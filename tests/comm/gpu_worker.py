@@ -488,6 +488,16 @@ def on_gpu() -> None:
         compare_all(side, [*cases(), *half_cases()])
 
 
+def with_pointers() -> None:
+    """Run the point-to-point cases on a real GPU, with an MPI library that accepts device pointers."""
+    summed = (Algorithm.NATIVE, Algorithm.HIERARCHICAL, Algorithm.HIERARCHICAL_ENCODED)  # by the library, on the CPU
+    for side in (Torch(), Cupy()):
+        places = Places(aware=True)
+        for case in (*cases(), *half_cases()):
+            if case[2] not in summed:
+                compare(side, places, True, *case)
+
+
 def on_nccl() -> None:
     """Compare each operation over NCCL on a real GPU with NumPy arrays. NCCL's sums use a different summation order."""
     from hpcbench.comm import nccl
@@ -527,6 +537,6 @@ def compile_kernels() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] not in ("on_gpu", "on_nccl"):
+    if sys.argv[1] not in ("on_gpu", "with_pointers", "on_nccl"):
         compile_kernels()
     globals()[sys.argv[1]](*sys.argv[2:])

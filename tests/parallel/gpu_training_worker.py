@@ -40,6 +40,7 @@ from hpcbench.contract.run import Run
 from hpcbench.contract.scheme import NamedScheme
 from hpcbench.contract.training import CommPrecision
 from hpcbench.parallel import buffers
+from hpcbench.parallel.parallelize import TOKENS
 from hpcbench.train import resources
 from hpcbench.train.agreement import replicas_agree
 from hpcbench.train.trainer import Trainer
@@ -270,6 +271,33 @@ def compare(name: str, run: Run, train_there: Callable[[Run], tuple[Trainer, dic
     about = {"scheme": name, "precision": run.train.precision, "agree": run_result["agree"], "memory": memory}
     results = {"cpu": expected, "gpu": run_result}
     tell({**about, **{key: {**each, "state": ""} for key, each in results.items()}}, {})
+
+
+def noise() -> None:
+    """Print how noise of 1e-7 in the gradients changes the losses of 1-bit Adam, with the default `eps` and with `EPS`.
+
+    Rows of the embedding table that no token uses have no noise.
+    """
+    backward = Trainer.backward
+
+    def noisy(self: Trainer, step: int) -> Any:
+        result = backward(self, step)
+        for number, piece in enumerate(self.data_parallel.pieces):
+            generator = torch.Generator().manual_seed(100 * number + step)
+            for slot, part, _ in piece.parts():
+                x = piece.gradient[part]
+                noise = 1e-7 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+                x += noise * (x != 0) if slot.shard.name == TOKENS else noise
+        return result
+
+    def train_with_noise(run: Run) -> tuple[Trainer, dict[str, Any]]:
+        with patch.object(Trainer, "backward", noisy):
+            return train(run, None)
+
+    base = run_of("neox", Layout(dp=2, tp=2), precision="fp32").changed(scheme=ONEBIT)
+    for eps in (base.train.eps, EPS):
+        train_settings = {"zero": 0, "optimizer": ONEBIT.optimizer, "freeze_step": 1, "clip": 0, "eps": eps}
+        compare(str(eps), base.changed(train=base.train.changed(**train_settings)), train_with_noise)
 
 
 def tell(about: dict[str, Any], fields: dict[str, Any]) -> None:

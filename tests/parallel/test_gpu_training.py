@@ -126,6 +126,16 @@ def test_a_real_gpu_trains_like_the_cpu_in_every_setting(mpi_results):
         check(result, 1e-2 if result["precision"] == "bf16" else 2e-3)
 
 
+@pytest.mark.long
+def test_noise_changes_the_losses_of_1_bit_adam_unless_eps_bounds_it(mpi_results):
+    """Devices round differently. With the default `eps`, noise alone could exceed the bound of the tests above."""
+    default, bounded = (
+        max(abs(a - b) / b for a, b in zip(result["gpu"]["losses"], result["cpu"]["losses"], strict=True))
+        for result in mpi_results(4, WORKER, "noise")
+    )
+    assert bounded < 1e-5 < 1e-4 < default
+
+
 @pytest.mark.parametrize(
     "schemes",
     [["naive-int8"], pytest.param(["naive-mpc", "onebit"], marks=pytest.mark.long)],
