@@ -13,7 +13,8 @@ from hpcbench.parallel.context.blocks import attend, attend_backward
 
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """Relative differences that are allowed."""
-GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="this PyTorch finds no GPU")]
+NO_GPU = "" if torch.cuda.is_available() else "PyTorch finds no GPU on this machine"
+GPU = [pytest.mark.gpu, pytest.mark.skipif(bool(NO_GPU), reason=NO_GPU)]
 GROUP = 2
 """Number of query heads per key-value head."""
 
