@@ -4,14 +4,14 @@
 #include "../hb_kernels.h"
 
 extern "C" const hb_kernels hb_kernels_generic;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(HB_GENERIC_ONLY)
 extern "C" const hb_kernels hb_kernels_sse2, hb_kernels_avx2, hb_kernels_avx512;
 #endif
 
 namespace {
 // A build requires its cpuid flags, and that the operating system saves the registers.
 const hb_kernels *runnable(int k) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(HB_GENERIC_ONLY)
   __builtin_cpu_init();
   switch (k) {
     case 0:
