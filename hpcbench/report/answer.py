@@ -12,13 +12,13 @@ from hpcbench.present.notation import between, bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.findings import AS_FAST, INCONCLUSIVE, LossFinding, SpeedFinding
-from hpcbench.report.front import Front, compute_front, conclude, find_simplest, is_good
+from hpcbench.report.front import Front, compute_front, conclude, describe_interval, find_simplest, is_good
 from hpcbench.report.kinds import SchemeKind
 from hpcbench.report.looks import MOST
 from hpcbench.report.method import describe_method
 from hpcbench.report.provenance import list_some
 from hpcbench.report.recommendation import find_recommended, is_paying_by_codec, list_plain, recommend
-from hpcbench.report.statistics import CONFIDENCE, Interval
+from hpcbench.report.statistics import CONFIDENCE
 from hpcbench.report.titles import describe_cell, describe_size
 from hpcbench.report.verdicts import LOSS_OPEN, WORSE_OPEN, WORSE_SLOWER
 from hpcbench.report.weaknesses import FOUND, LEARNT_NOTHING, RARE_FAILURES, Weakened, bound_failures, find_weaknesses
@@ -287,6 +287,6 @@ def _show_worst_pair(row: SchemeRow) -> str:
     return f" ({_show_ratio(row.speed)}; worst pair {row.loss.worst:+.4f})" if row.speed and row.loss else ""
 
 
-def _show_ratio(speed: Interval) -> str:
+def _show_ratio(speed: SpeedFinding) -> str:
     """Format a speed ratio with its interval."""
-    return f"{speed.estimate:.2f} times the baseline's speed, {bounds(speed, '{:.2f}'.format)}"
+    return f"{speed.estimate:.2f} times the baseline's speed, {describe_interval(speed)}"

@@ -84,6 +84,11 @@ class SpeedFinding(Interval):
         return self.low is not None and self.high is not None and 1 / limit < self.low and self.high < limit
 
     @property
+    def excludes_one_uncorrected(self) -> bool:
+        """Whether the uncorrected interval excludes 1 although the finding is inconclusive."""
+        return self.shown == INCONCLUSIVE and ((self.low or 0.0) > 1 or (self.high or math.inf) < 1)
+
+    @property
     def slower(self) -> bool:
         """Whether the ratio is significantly below 1."""
         return self.equal is not None and self.equal.rejects and self.estimate < 1

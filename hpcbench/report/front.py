@@ -11,7 +11,7 @@ from hpcbench.present.notation import bounds
 from hpcbench.report import sentences as say
 from hpcbench.report.compare import Cell, SchemeRow
 from hpcbench.report.duels import Duel
-from hpcbench.report.findings import INCONCLUSIVE, Loss, Speed
+from hpcbench.report.findings import INCONCLUSIVE, Loss, Speed, SpeedFinding
 from hpcbench.report.kinds import SchemeKind, has_half_messages, resolve_kind
 
 
@@ -121,9 +121,15 @@ def relate(duel: Duel) -> str:
         scheme=duel.scheme,
         other=duel.other,
         speed="slower than" if duel.speed.slower else _SPEEDS[duel.speed.shown],
-        figures=f"{duel.speed.estimate:.2f}, {bounds(duel.speed, '{:.2f}'.format)}",
+        figures=f"{duel.speed.estimate:.2f}, {describe_interval(duel.speed)}",
         loss=_LOSSES[duel.loss.shown if duel.loss else None],
     )
+
+
+def describe_interval(speed: SpeedFinding) -> str:
+    """Format the interval of a speed ratio. An interval that seems to contradict its finding is called uncorrected."""
+    interval = bounds(speed, "{:.2f}".format)
+    return say.UNCORRECTED.format(interval=interval) if speed.excludes_one_uncorrected else interval
 
 
 def _find_leader(rows: Sequence[SchemeRow]) -> SchemeRow | None:

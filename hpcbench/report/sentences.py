@@ -84,6 +84,7 @@ NO_CAST = (
     "No cast to 16 bits (naive-bf16, naive-fp16) was run with the schemes: the gain of a codec over a cast is unknown."
 )
 NO_COMMON_PAIR = "{scheme} and {other} have no pair with known speeds."
+UNCORRECTED = "{interval} before correction for multiple tests"
 COMPARED_WITH = "{scheme} is {speed} {other} ({figures}), {loss}."
 ALL_BEATEN = (
     "It is inconclusive which scheme to use: each scheme that trains as well as the baseline is beaten by another "

@@ -197,6 +197,17 @@ def test_a_scheme_that_beats_the_cast_is_the_simplest_that_nothing_beats() -> No
     )
 
 
+def test_an_interval_that_seems_to_contradict_its_finding_is_called_uncorrected() -> None:
+    (line,) = [
+        line
+        for line in answer(planted({**FOUR, "zhybrid-16-8": (1.29, 2.5)}, pairs=3, scatter=0.015), "local")
+        if line.startswith("zhybrid-16-8 is not significantly faster than naive-bf16 (")
+    ]
+    low, rest = line.split(", ", 2)[1].split(" to ")
+    assert float(low) > 1
+    assert rest.endswith(" before correction for multiple tests)")
+
+
 def test_the_answer_says_that_no_cast_ran() -> None:
     answer_lines = answer(planted({name: FOUR[name] for name in ("baseline", "mzhybrid")}), "local")
     assert any(sentence.startswith("No cast to 16 bits (naive-bf16, naive-fp16) was run") for sentence in answer_lines)
