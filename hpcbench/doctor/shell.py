@@ -30,6 +30,7 @@ def check_submitit() -> list[Check]:
         owner = import_module("hpcbench.batch.schedulers.submitit_lsf").owner()
     except (ImportError, AttributeError) as error:
         return [*checks, report_unknown("submitit lsf", f"its owner is unknown: {error}")]
-    ours = str(owner).startswith("hpcbench.")
-    remedy = "" if ours else "another package registers lsf with submitit; hpcbench still uses its own class"
-    return [*checks, report_ok("submitit lsf", f"{owner}{'' if ours else f': {remedy}'}")]
+    if str(owner).startswith("hpcbench."):
+        return [*checks, report_ok("submitit lsf", owner)]
+    reason = "hpcbench is not installed here" if owner == "none" else "another package registers lsf with submitit"
+    return [*checks, report_ok("submitit lsf", f"{owner}: {reason}; hpcbench still uses its own class")]

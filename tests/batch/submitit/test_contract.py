@@ -24,6 +24,7 @@ from hpcbench.batch.schedulers.submitit_lsf import (
 )
 from hpcbench.batch.schedulers.submitit_watcher import StatusWatcher
 from hpcbench.contract.state import State
+from hpcbench.doctor.shell import check_submitit
 from hpcbench.errors import UserError
 
 TAKEN = "Job <{}> is submitted to queue <q>.\n"
@@ -57,10 +58,13 @@ def test_another_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Other(core.PicklingExecutor):
         pass
 
+    assert check_submitit()[-1].fact == owner()
     monkeypatch.setattr(plugins, "get_executors", lambda: {"lsf": Other})
     assert owner().endswith("Other")
+    assert "another package registers lsf" in check_submitit()[-1].fact
     monkeypatch.setattr(plugins, "get_executors", dict)
     assert owner() == "none"
+    assert check_submitit()[-1].fact.startswith("none: hpcbench is not installed here; ")
 
 
 def test_no_cluster_no_executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
