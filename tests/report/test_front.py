@@ -203,9 +203,9 @@ def test_an_interval_that_seems_to_contradict_its_finding_is_called_uncorrected(
         for line in answer(planted({**FOUR, "zhybrid-16-8": (1.29, 2.5)}, pairs=3, scatter=0.015), "local")
         if line.startswith("zhybrid-16-8 is not significantly faster than naive-bf16 (")
     ]
-    low, rest = line.split(", ", 2)[1].split(" to ")
+    low, high = line.split(", ", 2)[1].split(" to ")
     assert float(low) > 1
-    assert rest.endswith(" before correction for multiple tests)")
+    assert high.endswith(" before correction for multiple tests)")
 
 
 def test_the_answer_says_that_no_cast_ran() -> None:
