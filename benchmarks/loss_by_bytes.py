@@ -4,8 +4,9 @@
 
 REPORT is a report as JSON with one cell (`hpcbench report DIR --output FILE.json`). By default, the stored studies
 below 8 bits are shown. Bytes are those sent in each step, divided by those of the baseline, for each parallel dimension
-and for all. `p` is the p-value of "no worse", adjusted as in the report. --first-repeat shows only the differences of
-the repeats from K: whether a finding depends on the repeats that were known when a study was extended.
+and for all. Runs that did not complete are left out. `p` is the p-value of "no worse", adjusted as in the report.
+--first-repeat shows only the differences of the repeats from K: whether a finding depends on the repeats that were
+known when a study was extended.
 """
 
 import argparse
@@ -22,7 +23,9 @@ from tiny import parse
 from hpcbench.console import show_table
 from hpcbench.report.statistics import Interval, paired_difference
 
-STORED = tuple(ROOT / f"results/reference/convergence/{name}.json" for name in ("few-bits", "data-parallel", "stages"))
+STORED = tuple(
+    ROOT / f"results/reference/convergence/{name}.json" for name in ("few-bits", "data-parallel", "stages", "gradients")
+)
 ALL = "all"
 
 
@@ -39,7 +42,7 @@ def count_bytes(runs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def compare_losses(runs: Iterable[Mapping[str, Any]], base: Iterable[Mapping[str, Any]], first: int) -> Interval:
     """Return the mean difference of the validation losses of a scheme and its baseline, from repeat `first`."""
     losses, base_losses = ({run["repeat"]: run["loss_valid"] for run in each} for each in (runs, base))
-    repeats = [repeat for repeat in losses if repeat >= first]
+    repeats = [repeat for repeat in losses if repeat >= first and repeat in base_losses]
     return paired_difference([losses[repeat] for repeat in repeats], [base_losses[repeat] for repeat in repeats])
 
 
@@ -49,6 +52,8 @@ def show(path: Path, first: int) -> None:
     (cell,) = submission["cells"]
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for run in cell["runs"]:
+        if run["state"] != "completed":
+            continue
         runs.setdefault(run["scheme"], []).append(run)
     base = count_bytes(runs[cell["baseline"]])
     dimensions = [each for each in base if each not in (ALL, "EXACT")]
