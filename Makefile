@@ -1,6 +1,6 @@
 # make demo   trains with and without compression on this machine and prints the answer
 # make test   lint, types and the tests
-# make quick  what needs neither compiler nor MPI nor cluster: at most three minutes
+# make quick  what needs neither compiler nor MPI nor cluster: about ten minutes on two cores
 # make test-long   the other tests: every pair of settings, more codecs, architectures and layouts, most benchmarks in their tiny
 #             form, tutorials and the demo, more of LSF and of Slurm, vectors of 2^32 elements, sanitizers
 # make tools  installs with apt-get what is missing of the programs in tests/tools.py, as root on Debian or Ubuntu
