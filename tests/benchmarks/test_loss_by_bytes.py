@@ -13,7 +13,10 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import loss_by_bytes
 
+from hpcbench.errors import UserError
+
 LOSSES = {"naive-bf16": [2.0, 1.9, 2.1, 1.8], "naive-int4": [2.4, 2.2, 2.11, 1.82]}
+LEFT_OUT = ("one-pair", "no-pair")
 
 
 def _plant(path: Path) -> None:
@@ -37,9 +40,11 @@ def _plant(path: Path) -> None:
     ]
     waiting = {"state": "pending", "loss_valid": None, "throughput_steps": 0, "wire_bytes": 0, "dimensions": []}
     runs += [{"scheme": "naive-bf16", "repeat": 5, **waiting}, {**runs[-1], "repeat": 5, "loss_valid": 9.0}]
+    runs += [{**runs[0], "scheme": "one-pair"}, {"scheme": "no-pair", "repeat": 1, **waiting}]
     schemes = [
         {"scheme": "naive-bf16", "loss_valid": 1.95},
         {"scheme": "naive-int4", "loss_valid": 2.1325, "loss": "inconclusive", "loss_p_apart_adjusted": 0.25},
+        *({"scheme": name, "loss_valid": None, "loss": None, "loss_p_apart_adjusted": None} for name in LEFT_OUT),
     ]
     cell = {"baseline": "naive-bf16", "schemes": schemes, "runs": runs}
     path.write_text(json.dumps({"submissions": [{"study": "planted", "cells": [cell]}]}))
@@ -52,10 +57,19 @@ def test_bytes_are_per_step_and_differences_are_paired(
     _plant(tmp_path / "report.json")
     printed = tiny("loss_by_bytes.py", str(tmp_path / "report.json"), "--first-repeat", str(first))
     assert "planted: bytes of naive-bf16: DP 75.0%, ZERO 25.0%" in printed.lines
+    assert not [line for line in printed.lines if any(name in line for name in LEFT_OUT)]
     (row,) = [line for line in printed.lines if "naive-int4" in line]
     cells = [cell.strip() for cell in row.strip("│ ").split("│")]
     assert cells[:4] == ["naive-int4", "0.500", "0.250", "0.438"] and cells[4].startswith(difference)
     assert cells[5:] == (["2.1325", "inconclusive", "0.250"] if first == 1 else [])
+
+
+def test_a_baseline_without_a_completed_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    _plant(path)
+    path.write_text(path.read_text().replace('"completed"', '"cancelled"'))
+    with pytest.raises(UserError, match=r"report\.json: no run of naive-bf16, the baseline, completed"):
+        loss_by_bytes.show(path, 1)
 
 
 def test_stored_reports_have_the_intervals_that_they_print() -> None:
