@@ -22,7 +22,7 @@ else:
 
 CHECKOUT = Path(__file__).parent.parent
 FEWER_BUILDS = {**os.environ, "SKBUILD_CMAKE_DEFINE": "HPCBENCH_OPTIMIZE=-O1;HPCBENCH_VECTORIZE=OFF"}
-"""Settings with which the kernels are compiled in an eighth of the time, for one instruction set instead of four."""
+"""Compile the kernels with less optimization, and for one instruction set instead of four."""
 pytestmark = pytest.mark.long  # compiles all kernels again
 
 
